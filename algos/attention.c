@@ -1,0 +1,111 @@
+/* attention.c - see attention.h. */
+#include "attention.h"
+
+#include "sim/normal.h"
+
+#include <math.h>
+
+AttentionShape attention_shape(uint64_t N, uint64_t d)
+{
+    return (AttentionShape){.batch = 1, .heads = 1, .kv_heads = 1, .seqlen_q = N, .seqlen_k = N, .head_dim = d, .mask = MASK_NONE,
+                            .window_left = -1, .window_right = -1, .softmax_scale = d ? 1.0 / sqrt((double)d) : 1.0, .dtype = ELEMENT_BF16};
+}
+
+bool attention_check(const AttentionShape *s, Status *status)
+{
+    if (s->kv_heads == 0 || s->heads % s->kv_heads != 0)
+        return status_fail(status, STATUS_USAGE, "%" PRIu64 " K/V heads do not divide %" PRIu64 " query heads", s->kv_heads, s->heads);
+    if (s->head_dim == 0 || s->head_dim > MAX_HEAD_DIM)
+        return status_fail(status, STATUS_USAGE, "head dim %" PRIu64 " is not allowed; expected 1 to %d", s->head_dim, MAX_HEAD_DIM);
+    if (s->seqlen_q > MAX_SEQLEN || s->seqlen_k > MAX_SEQLEN)
+        return status_fail(status, STATUS_USAGE, "sequence length %" PRIu64 " is not allowed; expected 0 to %" PRIu64,
+                           max_u64(s->seqlen_q, s->seqlen_k), MAX_SEQLEN);
+    if (s->window_left < -1 || s->window_right < -1)
+        return status_fail(status, STATUS_USAGE, "window %" PRId64 ",%" PRId64 " is not allowed; expected -1 (unbounded) or more",
+                           s->window_left, s->window_right);
+    if (!isfinite(s->softmax_scale)) return status_fail(status, STATUS_USAGE, "the softmax scale must be finite");
+    return true;
+}
+
+Band attention_band(const AttentionShape *s)
+{
+    const int64_t Nq = (int64_t)s->seqlen_q, Nk = (int64_t)s->seqlen_k, shift = Nk - Nq;
+    Band band = {-Nq, Nk};                                      /* everything */
+    if (s->mask == MASK_CAUSAL) band.high = shift;
+    if (s->mask == MASK_CAUSAL_TOP_LEFT) band.high = 0;
+    if (s->window_left >= 0 && s->window_left < Nk) band.low = shift - s->window_left > band.low ? shift - s->window_left : band.low;
+    if (s->window_right >= 0 && s->window_right < Nq) band.high = shift + s->window_right < band.high ? shift + s->window_right : band.high;
+    if (band.low > band.high) band = (Band){Nk, -Nq};           /* a top-left mask and a window that never meet: nothing */
+    return band;
+}
+
+bool attention_init(Attention *a, Machine *machine, const AttentionShape *shape, uint32_t Br, uint32_t Bc)
+{
+    if (!attention_check(shape, machine->status)) return false;
+    const ElementType type = shape->dtype;
+    *a = (Attention){.shape = *shape, .Br = Br, .Bc = Bc, .band = attention_band(shape),
+                     .statistic = type == ELEMENT_F64 ? ELEMENT_F64 : ELEMENT_F32};
+    a->Q = machine_tensor(machine, "Q", type, shape->batch, shape->heads, shape->seqlen_q, shape->head_dim);
+    a->K = machine_tensor(machine, "K", type, shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim);
+    a->V = machine_tensor(machine, "V", type, shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim);
+    a->O = machine_tensor(machine, "O", type, shape->batch, shape->heads, shape->seqlen_q, shape->head_dim);
+    return status_ok(machine->status);
+}
+
+double tensor_value(const Machine *machine, const Tensor *tensor, uint64_t i)
+{
+    return machine->math->real_bytes == sizeof(float) ? (double)((const float *)tensor->data)[i] : ((const double *)tensor->data)[i];
+}
+
+void tensor_set(const Machine *machine, Tensor *tensor, uint64_t i, double value)
+{
+    if (machine->math->real_bytes == sizeof(double)) {
+        ((double *)tensor->data)[i] = value;
+        return;
+    }
+    float rounded = (float)value;
+    round_elements(tensor->type, &rounded, 1);
+    ((float *)tensor->data)[i] = rounded;
+}
+
+static void random_tensor(const Machine *machine, Tensor *tensor, uint64_t seed, uint64_t stream_id)
+{
+    const uint64_t count = tensor_elements(tensor);
+    if (machine->math->real_bytes == sizeof(double)) {
+        normal_fill_f64(tensor->data, count, seed, stream_id, 0);
+        return;
+    }
+    normal_fill_f32(tensor->data, count, seed, stream_id, 0);
+    round_elements(tensor->type, tensor->data, count);
+}
+
+void attention_random_inputs(const Attention *a, const Machine *machine, uint64_t seed)
+{
+    if (!status_ok(machine->status) || machine->math == NULL) return;
+    random_tensor(machine, a->Q, seed, 0);
+    random_tensor(machine, a->K, seed, 1);
+    random_tensor(machine, a->V, seed, 2);
+}
+
+/* ----------------------------------------------------------------------------------------------------------------- blocks */
+
+static uint64_t clamp_to(int64_t x, uint64_t limit) { return x < 0 ? 0 : min_u64((uint64_t)x, limit); }
+
+/* Blocks of `size` that meet [first, end) of `count` elements. */
+static BlockRange blocks_meeting(int64_t first, int64_t end, uint64_t count, uint64_t size)
+{
+    const uint64_t from = clamp_to(first, count), to = clamp_to(end, count);
+    return to > from ? (BlockRange){from / size, ceil_div(to, size)} : (BlockRange){0, 0};
+}
+
+BlockRange visible_key_blocks(const Attention *a, uint64_t i)
+{
+    const int64_t first = (int64_t)(i * a->Br), last = first + live_rows(a, i) - 1;
+    return blocks_meeting(first + a->band.low, last + a->band.high + 1, a->shape.seqlen_k, a->Bc);
+}
+
+BlockRange visible_query_blocks(const Attention *a, uint64_t j)
+{
+    const int64_t first = (int64_t)(j * a->Bc), last = (int64_t)min_u64((j + 1) * a->Bc, a->shape.seqlen_k) - 1;
+    return blocks_meeting(first - a->band.high, last - a->band.low + 1, a->shape.seqlen_q, a->Br);
+}

@@ -1,0 +1,79 @@
+/* attention.h - the attention problem that every kernel of this folder solves, and how it is cut into blocks.
+ *
+ *     S = scale Q Kᵀ,  P = softmax(S) over the visible keys,  O = P V,  L = m + log l   (natural logarithm, one per row)
+ *
+ * Q: [batch, heads, N_q, d]; K, V: [batch, kv_heads, N_k, d]; O as Q; L: [batch, heads, N_q]. Query head h reads K/V head
+ * h * kv_heads / heads (grouped-query attention). Conventions, because public code disagrees: causal with N_q != N_k is aligned bottom-right
+ * (the last query sees the last key) unless top-left is asked for; windows are inclusive and bottom-right aligned, -1 = unbounded; a row
+ * that sees no key has O = 0 and L = -inf; a NaN that a row sees makes that row NaN, one that it does not see never shows.
+ */
+#ifndef ATTNLAB_ATTENTION_H
+#define ATTNLAB_ATTENTION_H
+
+#include "sim/machine.h"
+#include "sim/checked.h"
+#include "sim/ops.h"
+
+typedef enum { MASK_NONE, MASK_CAUSAL, MASK_CAUSAL_TOP_LEFT } MaskKind;
+
+enum { MAX_HEAD_DIM = 512 };
+#define MAX_SEQLEN (UINT64_C(1) << 31)
+
+typedef struct {
+    uint64_t batch, heads, kv_heads;        /* kv_heads divides heads */
+    uint64_t seqlen_q, seqlen_k;            /* N_q, N_k; may be 0 */
+    uint64_t head_dim;                      /* d, 1 to 512 */
+    MaskKind mask;
+    int64_t window_left, window_right;      /* -1: unbounded */
+    double softmax_scale;                   /* what S is multiplied by; 1/sqrt(d) by default */
+    ElementType dtype;                      /* of Q, K, V, O and of P as a tensor-core operand */
+} AttentionShape;
+
+/* One head, N x N, BF16, no mask, scale 1/sqrt(d). */
+AttentionShape attention_shape(uint64_t N, uint64_t d);
+
+/* STATUS_USAGE with the reason if the shape is no problem at all: heads not a multiple of kv_heads, d outside 1..512, ... */
+bool attention_check(const AttentionShape *shape, Status *status);
+
+/* Mask and window together: query i sees keys i + low .. i + high. Never wider than the matrix. */
+Band attention_band(const AttentionShape *shape);
+
+/* A problem laid out in a machine's HBM, with its block sizes. */
+typedef struct {
+    AttentionShape shape;
+    uint32_t Br, Bc;                        /* query rows and keys per block */
+    Band band;
+    ElementType statistic;                  /* accumulators and statistics: float32, float64 for float64 inputs */
+    Tensor *Q, *K, *V, *O;
+    Tensor *L;                              /* logsumexp, N_q x 1 per head; only algorithms that keep it create it */
+} Attention;
+
+/* Creates Q, K, V and O in the machine. Fails (status of the machine) if the shape is refused or does not fit. */
+bool attention_init(Attention *attention, Machine *machine, const AttentionShape *shape, uint32_t Br, uint32_t Bc);
+
+/* Fills Q, K, V with standard normal numbers, rounded to dtype: element i of the k-th of them is a function of (seed, k, i) alone. */
+void attention_random_inputs(const Attention *attention, const Machine *machine, uint64_t seed);
+
+/* Element i of a tensor as a double, whatever the machine's precision. */
+double tensor_value(const Machine *machine, const Tensor *tensor, uint64_t i);
+void tensor_set(const Machine *machine, Tensor *tensor, uint64_t i, double value);  /* rounds to the tensor's type */
+
+/* ----------------------------------------------------------------------------------------------------------------- blocks */
+
+typedef struct {
+    uint64_t first, end;                    /* block numbers [first, end); empty when first = end */
+} BlockRange;
+
+/* The key blocks of which some key is visible to some row of query block i; the others are neither read nor computed (§2.5). */
+BlockRange visible_key_blocks(const Attention *a, uint64_t i);
+/* The query blocks of which some row sees some key of key block j. */
+BlockRange visible_query_blocks(const Attention *a, uint64_t j);
+
+static inline uint64_t query_blocks(const Attention *a) { return ceil_div(a->shape.seqlen_q, a->Br); }     /* Tr */
+static inline uint64_t key_blocks(const Attention *a) { return ceil_div(a->shape.seqlen_k, a->Bc); }       /* Tc */
+static inline uint32_t live_rows(const Attention *a, uint64_t i) { return (uint32_t)min_u64(a->Br, a->shape.seqlen_q - i * a->Br); }
+
+static inline Grid one_block_per_head(const Attention *a) { return (Grid){1, a->shape.heads, a->shape.batch}; }
+static inline Grid one_block_per_query_block(const Attention *a) { return (Grid){query_blocks(a), a->shape.heads, a->shape.batch}; }
+
+#endif

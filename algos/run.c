@@ -1,0 +1,48 @@
+/* run.c - see run.h. */
+#include "run.h"
+
+bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const AttentionShape *shape, Alloc *alloc, Status *status)
+{
+    *run = (AttentionRun){.setup = *setup};
+    machine_init(&run->machine, setup->profile, setup->config, alloc, status);
+    if (!attention_check(shape, status)) return false;
+    if (setup->tiles.Br == 0 && !fitting_tiles(setup->algorithm, shape, setup->profile, alloc, &run->setup.tiles, status)) return false;
+    if (!attention_init(&run->attention, &run->machine, shape, run->setup.tiles.Br, run->setup.tiles.Bc)) return false;
+    run->problem = counted_problem(setup->algorithm, &run->attention, &run->machine);
+    return setup->algorithm->closed_form == NULL || setup->algorithm->closed_form(&run->problem, &run->closed_form, status);
+}
+
+bool attention_run_forward(AttentionRun *run)
+{
+    return run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+}
+
+void attention_run_free(AttentionRun *run) { machine_free(&run->machine); }
+
+bool attention_count(AttentionRun *run, const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, L2Model l2,
+                     const Profile *profile, Alloc *alloc, Status *status)
+{
+    const RunSetup setup = {.algorithm = algorithm, .profile = profile, .tiles = tiles, .config = {.mode = MODE_COUNT, .l2 = l2}};
+    return attention_run_prepare(run, &setup, shape, alloc, status) && attention_run_forward(run);
+}
+
+void count_pairs(const Totals *x, const ClosedForm *f, CountPair pairs[COUNT_PAIRS])
+{
+    const CountPair all[COUNT_PAIRS] = {
+        {"hbm_read_elements", x->hbm_read_elements, f->hbm_read_elements},
+        {"hbm_write_elements", x->hbm_write_elements, f->hbm_write_elements},
+        {"hbm_read_bytes", x->hbm_read_bytes, f->hbm_read_bytes},
+        {"hbm_write_bytes", x->hbm_write_bytes, f->hbm_write_bytes},
+        {"l2_to_sm_bytes", x->l2_to_sm_bytes, f->l2_to_sm_bytes},
+        {"sm_to_l2_bytes", x->sm_to_l2_bytes, f->sm_to_l2_bytes},
+        {"atomic_elements", x->atomic_elements, f->atomic_elements},
+        {"smem_operand_bytes", x->smem_operand_bytes, f->smem_operand_bytes},
+        {"smem_thread_bytes", x->smem_thread_bytes, f->smem_thread_bytes},
+        {"smem_copy_bytes", x->smem_copy_bytes, f->smem_copy_bytes},
+        {"matmul_flops", x->matmul_flops, f->matmul_flops},
+        {"matmul_flops_exact_mask", x->matmul_flops_exact_mask, f->matmul_flops_exact_mask},
+        {"nonmatmul_ops", x->nonmatmul_ops, f->nonmatmul_ops},
+        {"exp_ops", x->exp_ops, f->exp_ops},
+    };
+    for (int i = 0; i < COUNT_PAIRS; i++) pairs[i] = all[i];
+}

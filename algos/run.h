@@ -1,0 +1,51 @@
+/* run.h - one algorithm on one problem on one machine, from nothing to totals: what programs and tests start from.
+ *
+ *     AttentionRun run;
+ *     if (attention_run_prepare(&run, &setup, &shape, alloc, status)) { ... place inputs ... attention_run_forward(&run) ... }
+ *     attention_run_free(&run);
+ */
+#ifndef ATTNLAB_RUN_H
+#define ATTNLAB_RUN_H
+
+#include "algorithm.h"
+
+typedef struct {
+    const Algorithm *algorithm;
+    const Profile *profile;
+    TileSize tiles;             /* {0, 0}: fitting_tiles() */
+    MachineConfig config;
+} RunSetup;
+
+typedef struct {
+    RunSetup setup;             /* with the tiles that are used */
+    Machine machine;
+    Attention attention;
+    CountedProblem problem;     /* what the closed forms take */
+    Totals totals;              /* after attention_run_forward */
+    ClosedForm closed_form;     /* from the start, all zero when the algorithm has none */
+} AttentionRun;
+
+/* Chooses tiles, lays the problem out in HBM and evaluates the closed form. attention_run_free is the caller's even after a failure. */
+bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const AttentionShape *shape, Alloc *alloc, Status *status);
+
+/* Launches the kernels and sums up. */
+bool attention_run_forward(AttentionRun *run);
+
+void attention_run_free(AttentionRun *run);
+
+/* prepare and forward in one go, in MODE_COUNT. */
+bool attention_count(AttentionRun *run, const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, L2Model l2,
+                     const Profile *profile, Alloc *alloc, Status *status);
+
+/* A total beside its formula. */
+typedef struct {
+    const char *name;           /* as in Totals */
+    uint64_t counted, formula;
+} CountPair;
+
+enum { COUNT_PAIRS = 14 };
+
+/* Every quantity that both have, in the order of Totals. */
+void count_pairs(const Totals *totals, const ClosedForm *form, CountPair pairs[COUNT_PAIRS]);
+
+#endif

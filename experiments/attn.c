@@ -1,0 +1,289 @@
+/* attn.c - the explorer: one algorithm, any shape, on any chip, counted or computed.
+ *
+ *     attn fa2 --seqlen 4k,8k --head-dim 128 --l2 none
+ *
+ * Each sweep point is a run: its parameters, the ledger (what moved, per kernel, tensor and level), the totals, the closed form beside them, and in
+ * numeric mode the error against the float64 oracle. A total that differs from its closed form ends the program with exit code 1.
+ * Without --block-q, --block-k or --sram the tiles are the real kernel's, made smaller where they do not fit.
+ */
+#include "support/experiment.h"
+
+#include "algos/oracle.h"
+#include "algos/run.h"
+
+/* A walk longer than this is refused; the closed form answers at any length. Half a minute of counting, a minute of arithmetic. */
+#define MAX_WALKED_TILE_PAIRS (UINT64_C(1) << 30)
+#define MAX_NUMERIC_FLOPS     (UINT64_C(1) << 41)
+#define MAX_NUMERIC_BYTES     (UINT64_C(8) << 30)
+
+/* ------------------------------------------------------------------------------------------------------------- the tables */
+
+static const Column param_columns[] = {
+    {"algorithm", "", "the kernel that was run"},
+    {"pass", "", "forward or backward"},
+    {"mode", "", "count: walked without data; numeric: computed"},
+    {"hw", "", "hardware profile"},
+    {"l2", "", "L2 model: none, or ideal (each byte from HBM once per launch)"},
+    {"dtype", "", "element type of Q, K, V, O"},
+    {"batch", "", "sequences"},
+    {"heads", "", "query heads"},
+    {"kv_heads", "", "K/V heads"},
+    {"seqlen", "", "N_q, queries per sequence"},
+    {"seqlen_k", "", "N_k, keys per sequence"},
+    {"head_dim", "", "d"},
+    {"mask", "", "none, causal (bottom-right) or causal-top-left"},
+    {"window_left", "", "keys visible before the own one; -1 unbounded"},
+    {"window_right", "", "keys visible after the own one; -1 unbounded"},
+    {"scale", "", "what the scores are multiplied by"},
+    {"block_q", "", "Br, query rows per block"},
+    {"block_k", "", "Bc, keys per block"},
+    {"seed", "", "of the random inputs (numeric mode)"},
+};
+static const TableSpec params_spec = {"params", "Parameters", param_columns, sizeof param_columns / sizeof param_columns[0]};
+
+static const Column ledger_columns[] = {
+    {"kernel", "", "the launch"},
+    {"tensor", "", "what was moved"},
+    {"level", "", "L2: between L2 and the SMs; HBM: between HBM and L2"},
+    {"read_elements", "", "elements read"},
+    {"write_elements", "", "elements written"},
+    {"read_bytes", "bytes", "bytes read"},
+    {"write_bytes", "bytes", "bytes written"},
+};
+static const TableSpec ledger_spec = {"ledger", "Ledger", ledger_columns, sizeof ledger_columns / sizeof ledger_columns[0]};
+
+static const Column total_columns[] = {
+    {"hbm_read_elements", "", "elements read from HBM"},
+    {"hbm_write_elements", "", "elements written to HBM"},
+    {"hbm_read_bytes", "bytes", "bytes read from HBM"},
+    {"hbm_write_bytes", "bytes", "bytes written to HBM"},
+    {"l2_to_sm_bytes", "bytes", "what the SMs asked L2 for"},
+    {"sm_to_l2_bytes", "bytes", "what the SMs wrote"},
+    {"atomic_elements", "", "2 per atomic add: one read, one write"},
+    {"smem_operand_bytes", "bytes", "shared memory read by tensor-core instructions"},
+    {"smem_thread_bytes", "bytes", "shared memory read and written by threads"},
+    {"smem_copy_bytes", "bytes", "shared memory written and read by copies from and to L2"},
+    {"matmul_flops", "FLOP", "on the live rows of executed tiles"},
+    {"matmul_flops_exact_mask", "FLOP", "visible (query, key) pairs only"},
+    {"nonmatmul_ops", "", "by the lecture's price list (section 3.2)"},
+    {"exp_ops", "", "exponentials executed"},
+    {"matmul_flops_convention", "FLOP", "4 N_q N_k d per head, halved if causal"},
+    {"sram_peak_bytes", "bytes", "most shared memory that a block held"},
+    {"register_peak_bytes", "bytes", "most register space that a block's tiles held"},
+};
+static const TableSpec totals_spec = {"totals", "Totals", total_columns, sizeof total_columns / sizeof total_columns[0]};
+static const TableSpec closed_form_spec = {"closed_form", "Closed form", total_columns, sizeof total_columns / sizeof total_columns[0] - 2};
+
+static const Column error_columns[] = {
+    {"max_abs_O", "", "max |O - oracle|, oracle in float64"},
+    {"max_abs_L", "", "max |L - oracle|; 0 when the algorithm keeps no L"},
+    {"max_O", "", "max |oracle O|"},
+};
+static const TableSpec error_spec = {"error", "Error against the float64 oracle", error_columns, 3};
+
+static const TableSpec *const tables[] = {&params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &error_spec};
+
+/* ---------------------------------------------------------------------------------------------------------- one sweep point */
+
+static bool refuse_what_is_missing(const Options *o, Status *status)
+{
+    if (o->mode == OPTION_MODE_TIME) return status_fail(status, STATUS_INFEASIBLE, "--mode time is not part of this version; allowed: count, numeric");
+    if (o->pass == OPTION_PASS_BWD) return status_fail(status, STATUS_INFEASIBLE, "--pass bwd is not part of this version; allowed: fwd");
+    if (o->mode == OPTION_MODE_NUMERIC && (o->dtype == ELEMENT_E4M3 || o->dtype == ELEMENT_E5M2))
+        return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8 can only be counted in this version; numeric: f64, f32, bf16, fp16");
+    return true;
+}
+
+static AttentionShape point_shape(const Options *o, const OptionPoint *point)
+{
+    AttentionShape shape = attention_shape(point->seqlen, point->head_dim);
+    shape.batch = point->batch;
+    shape.heads = point->heads;
+    shape.kv_heads = point->kv_heads;
+    shape.seqlen_k = point->seqlen_k;
+    shape.mask = o->mask;
+    shape.window_left = o->window_left;
+    shape.window_right = o->window_right;
+    shape.dtype = o->dtype;
+    if (o->given[OPTION_SCALE]) shape.softmax_scale = o->scale;
+    return shape;
+}
+
+/* Given tiles, the paper's for --sram, the real kernel's otherwise; one given side replaces that side. */
+static bool choose_tiles(const Context *cx, const Algorithm *algorithm, const AttentionShape *shape, const OptionPoint *point, TileSize *tiles)
+{
+    *tiles = (TileSize){(uint32_t)point->block_q, (uint32_t)point->block_k};
+    if (point->block_q > 0 && point->block_k > 0) return true;
+    if (point->sram > 0) *tiles = paper_tiles(max_u64(point->sram / element_bytes(shape->dtype), 1), shape->head_dim);
+    else if (!fitting_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
+    if (point->block_q > 0) tiles->Br = (uint32_t)point->block_q;
+    if (point->block_k > 0) tiles->Bc = (uint32_t)point->block_k;
+    return true;
+}
+
+static MachineConfig machine_config(const Options *o)
+{
+    return (MachineConfig){.mode = o->mode == OPTION_MODE_NUMERIC ? MODE_NUMERIC : MODE_COUNT, .l2 = o->l2,
+                           .precision = o->dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32};
+}
+
+/* ------------------------------------------------------------------------------------------------------------ writing a run */
+
+static void write_params(Report *report, Run *run, const Context *cx, const AttentionRun *ran)
+{
+    const AttentionShape *s = &ran->attention.shape;
+    Table *t = run->params = run_table(report, &params_spec);
+    table_row(t);
+    cell_text(t, ran->setup.algorithm->name);
+    cell_text(t, option_choice(OPTION_PASS, (int)cx->options->pass));
+    cell_text(t, option_choice(OPTION_MODE, (int)cx->options->mode));
+    cell_text(t, cx->hw->name);
+    cell_text(t, option_choice(OPTION_L2, (int)cx->options->l2));
+    cell_text(t, element_name(s->dtype));
+    const uint64_t counts[] = {s->batch, s->heads, s->kv_heads, s->seqlen_q, s->seqlen_k, s->head_dim};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) cell_count(t, counts[i]);
+    cell_text(t, option_choice(OPTION_MASK, (int)cx->options->mask));
+    cell_signed(t, s->window_left);
+    cell_signed(t, s->window_right);
+    cell_significant(t, s->softmax_scale, 6);
+    cell_count(t, ran->setup.tiles.Br);
+    cell_count(t, ran->setup.tiles.Bc);
+    cell_count(t, cx->options->seed);
+}
+
+static void ledger_line(Table *t, const LedgerRow *row, const char *level, uint64_t read, uint64_t written)
+{
+    const uint64_t bytes = element_bytes(row->tensor->type);
+    table_row(t);
+    cell_text(t, row->kernel);
+    cell_text(t, row->tensor->name);
+    cell_text(t, level);
+    cell_count(t, read);
+    cell_count(t, written);
+    cell_count(t, read * bytes);            /* checked when the totals were made */
+    cell_count(t, written * bytes);
+}
+
+static void write_ledger(Report *report, Run *run, const Machine *machine)
+{
+    Table *t = run->ledger = run_table(report, &ledger_spec);
+    for (uint32_t i = 0; i < machine->ledger_count; i++) {
+        const LedgerRow *row = &machine->ledger[i];
+        ledger_line(t, row, "L2", row->traffic.l2_to_sm, row->traffic.sm_to_l2);
+        ledger_line(t, row, "HBM", row->traffic.hbm_read, row->traffic.hbm_write);
+    }
+}
+
+/* Totals and closed form share their columns; peaks have no formula. */
+static void write_totals(Report *report, Run *run, const AttentionRun *ran, uint64_t convention)
+{
+    CountPair pairs[COUNT_PAIRS];
+    count_pairs(&ran->totals, &ran->closed_form, pairs);
+    Table *totals = run->totals = run_table(report, &totals_spec);
+    Table *formula = run->closed_form = run_table(report, &closed_form_spec);
+    table_row(totals);
+    table_row(formula);
+    for (size_t i = 0; i < COUNT_PAIRS; i++) {
+        cell_count(totals, pairs[i].counted);
+        cell_count(formula, pairs[i].formula);
+        report_check(report, pairs[i].counted, pairs[i].formula, pairs[i].name);
+    }
+    cell_count(totals, convention);
+    cell_count(formula, convention);
+    cell_count(totals, ran->totals.sram_peak_bytes);
+    cell_count(totals, ran->totals.register_peak_bytes);
+}
+
+static bool write_error(Report *report, Run *run, const Attention *attention, const Machine *machine)
+{
+    ForwardError error;
+    if (!oracle_compare(attention, machine, &error)) return false;
+    Table *t = run->error = run_table(report, &error_spec);
+    table_row(t);
+    cell_significant(t, error.max_abs_O, 3);
+    cell_significant(t, error.max_abs_L, 3);
+    cell_significant(t, error.max_O, 3);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- the program */
+
+/* A count walks one head, a numeric run computes all of them. */
+static bool short_enough(const AttentionRun *ran, Status *status)
+{
+    const ClosedForm *form = &ran->closed_form;
+    const bool numeric = ran->setup.config.mode == MODE_NUMERIC;
+    const uint64_t heads = ran->attention.shape.batch * ran->attention.shape.heads;
+    const uint64_t walked = !numeric && heads > 0 ? form->tile_pairs / heads : form->tile_pairs;
+    if (walked > MAX_WALKED_TILE_PAIRS)
+        return status_fail(status, STATUS_INFEASIBLE,
+                           "the walk is too long: %" PRIu64 " tile pairs, at most %" PRIu64 "; use larger blocks. Its closed form: %" PRIu64
+                           " elements read from HBM, %" PRIu64 " written, %" PRIu64 " matmul FLOP",
+                           walked, MAX_WALKED_TILE_PAIRS, form->hbm_read_elements, form->hbm_write_elements, form->matmul_flops);
+    if (numeric && form->matmul_flops > MAX_NUMERIC_FLOPS)
+        return status_fail(status, STATUS_INFEASIBLE, "the computation is too long: %" PRIu64 " FLOP, at most %" PRIu64 "; use --mode count",
+                           form->matmul_flops, MAX_NUMERIC_FLOPS);
+    return true;
+}
+
+static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
+{
+    if (!short_enough(ran, cx->status)) return false;
+    const uint64_t convention = matmul_flops_convention(&ran->problem, ran->attention.shape.mask != MASK_NONE, cx->status);
+    attention_random_inputs(&ran->attention, &ran->machine, cx->options->seed);
+    if (!attention_run_forward(ran)) return false;
+    Run *run = report_run(report);
+    write_params(report, run, cx, ran);
+    write_ledger(report, run, &ran->machine);
+    write_totals(report, run, ran, convention);
+    return ran->setup.config.mode == MODE_COUNT || write_error(report, run, &ran->attention, &ran->machine);
+}
+
+static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const OptionPoint *point)
+{
+    const AttentionShape shape = point_shape(cx->options, point);
+    RunSetup setup = {.algorithm = algorithm, .profile = cx->hw, .config = machine_config(cx->options)};
+    AttentionRun ran;
+    if (!attention_check(&shape, cx->status) || !choose_tiles(cx, algorithm, &shape, point, &setup.tiles)) return false;
+    const bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) && write_run(cx, report, &ran);
+    attention_run_free(&ran);
+    return ok && status_ok(cx->status);
+}
+
+static bool run_attn(Context *cx, Report *report)
+{
+    const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
+    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status)) return false;
+    cx->alloc->limit_bytes = MAX_NUMERIC_BYTES;
+    report_param_text(report, "algorithm", algorithm->title);
+    report_param_text(report, "source", algorithm->source);
+    for (size_t i = 0; i < options_point_count(cx->options); i++) {
+        const OptionPoint point = options_point(cx->options, i);
+        if (!run_point(cx, report, algorithm, &point)) return false;
+    }
+    return true;
+}
+
+static const ProgramOption options[] = {
+    {OPTION_BATCH, "1"},    {OPTION_HEADS, "1"},    {OPTION_KV_HEADS, NULL}, {OPTION_SEQLEN, "1k"},  {OPTION_SEQLEN_K, NULL},
+    {OPTION_HEAD_DIM, "64"}, {OPTION_BLOCK_Q, NULL}, {OPTION_BLOCK_K, NULL},  {OPTION_SRAM, NULL},    {OPTION_MASK, "none"},
+    {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
+    {OPTION_L2, "ideal"},
+};
+
+static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", NULL};
+
+static const Experiment attn = {
+    .program = {.name = "attn",
+                .purpose = "Runs one attention algorithm at any shape and prints what it moves, computes and how far it is from exact.",
+                .examples = {"fa2 --seqlen 1k,4k,16k --head-dim 128 --l2 none", "fa1 --sram 192k --mode numeric --dtype f64 --causal"},
+                .options = options,
+                .option_count = sizeof options / sizeof options[0],
+                .operand = "algorithm",
+                .operand_choices = algorithm_names},
+    .report = {.section = "", .title_en = "Attention explorer", .title_zh = "注意力实验台", .tables = tables,
+               .table_count = sizeof tables / sizeof tables[0]},
+    .run = run_attn,
+};
+
+int main(int argc, char **argv) { return experiment_main(&attn, argc, argv); }

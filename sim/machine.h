@@ -1,0 +1,275 @@
+/* machine.h - the instrumented GPU: tensors in HBM, kernels, thread blocks with their on-chip memory, and the ledger.
+ *
+ * A kernel is one C function for one thread block. It declares tiles in shared memory, registers or tensor memory, and calls the tile
+ * operations of ops.h in an order that is also valid when executed one by one. launch() walks the blocks of a grid; each operation
+ * computes (if this machine computes), counts, checks capacity and reports an event, in one place. So one walk serves every executor:
+ *
+ *     MODE_NUMERIC   computes on real data, all heads; counts on the way
+ *     MODE_COUNT     counts without data; every head does the same work, so one head is walked and multiplied
+ *
+ * Memory levels. An SM's load asks L2; what HBM sees depends on the L2 model:
+ *     L2_NONE        every load and store of a block goes to HBM (the two-level model of the FlashAttention paper)
+ *     L2_IDEAL       infinite and write-back: within one launch each byte is read from HBM at most once, and not at all once the launch
+ *                    has written it; each byte written reaches HBM once
+ *     L2_SIMULATED   reserved: LRU over the blocks that run at the same time
+ *
+ * Not modelled here: time (see the events), bank conflicts, partial sectors.
+ */
+#ifndef ATTNLAB_MACHINE_H
+#define ATTNLAB_MACHINE_H
+
+#include "alloc.h"
+#include "coverage.h"
+#include "formats.h"
+#include "profile.h"
+#include "status.h"
+#include "tile_math.h"
+
+typedef enum { MODE_COUNT, MODE_NUMERIC } Mode;
+typedef enum { L2_NONE, L2_IDEAL, L2_SIMULATED } L2Model;
+
+enum {
+    MAX_TENSORS = 32,       /* per machine */
+    MAX_TILES = 48,         /* per block */
+    MAX_STREAMS = 8,        /* per block */
+    EVENT_TILES = 4         /* tiles that one operation reads, and writes */
+};
+
+/* ------------------------------------------------------------------------------------------------------------- counting */
+
+/* Traffic of one tensor, in elements. */
+typedef struct {
+    uint64_t l2_to_sm;          /* what the SMs asked for */
+    uint64_t sm_to_l2;          /* what the SMs wrote */
+    uint64_t hbm_read;          /* what HBM saw, by the L2 model */
+    uint64_t hbm_write;
+} Traffic;
+
+/* The kinds of tile operations; operation_name() and operation_price() describe them. */
+typedef enum {
+    OP_LOAD, OP_STORE, OP_MATMUL, OP_ACCUMULATE, OP_MASK, OP_FILL, OP_CONVERT, OP_SCALE, OP_ADD, OP_ROW_MAX, OP_EXP_ROWS, OP_ROW_SUM,
+    OP_SCALE_ROWS, OP_DIVIDE_ROWS, OP_ROWS_SCALE_ADD, OP_ROWS_EXP_DIFFERENCE, OP_ROWS_MAX, OP_ROWS_MULTIPLY, OP_ROWS_ADD, OP_ROWS_LOG_SUM_EXP,
+    OPERATION_KINDS
+} Operation;
+
+const char *operation_name(Operation operation);
+/* Non-matmul operations per element by the lecture's price list (§3.2; see ops.h). The price list never drives time. */
+uint64_t operation_price(Operation operation);
+
+/* What one or all blocks did besides moving tensors. */
+typedef struct {
+    uint64_t elements[OPERATION_KINDS]; /* elements of the tiles that each kind of operation worked on; of OP_LOAD and OP_STORE: calls */
+    uint64_t matmul_flops;              /* 2 M N K on the live rows and columns of executed tiles */
+    uint64_t matmul_flops_exact_mask;   /* the same, visible (query, key) pairs only */
+    uint64_t smem_operand_bytes;        /* shared memory read by tensor-core instructions */
+    uint64_t smem_thread_bytes;         /* read and written by threads */
+    uint64_t smem_copy_bytes;           /* written and read by copies between L2 and shared memory */
+    bool overflow;                      /* one of them has left 64 bits */
+} Counts;
+
+/* One line of the ledger: what one launch moved of one tensor. */
+typedef struct {
+    const char *kernel;
+    const struct Tensor *tensor;
+    Traffic traffic;
+} LedgerRow;
+
+/* One launch: its counters and the most on-chip memory that a block held. */
+typedef struct {
+    const char *kernel;
+    uint64_t blocks;                    /* thread blocks of the whole grid */
+    Counts counts;
+    uint64_t smem_peak_bytes, register_peak_bytes, tmem_peak_bytes;
+    uint32_t first_row, row_count;      /* its rows in the ledger */
+} LaunchRecord;
+
+/* -------------------------------------------------------------------------------------------------------------- tensors */
+
+/* A tensor in HBM: [batch, heads, rows, cols], row-major. */
+typedef struct Tensor {
+    const char *name;
+    ElementType type;           /* what an element costs to move, and what a store rounds to */
+    uint64_t batch, heads, rows, cols;
+    uint64_t address;           /* simulated; tensors do not overlap */
+    void *data;                 /* float or double by the machine's precision; NULL when counting */
+    uint32_t index;             /* in the machine */
+} Tensor;
+
+static inline uint64_t tensor_elements(const Tensor *t) { return t->batch * t->heads * t->rows * t->cols; } /* checked at creation */
+
+/* -------------------------------------------------------------------------------------------------------------- machine */
+
+typedef struct Block Block;
+typedef struct Stream Stream;
+typedef struct Tile Tile;
+
+/* What an operation did, for whoever watches the walk (a timeline, a trace, a test). Tiles: NULL-terminated if fewer than the maximum. */
+typedef struct {
+    Operation operation;
+    const Stream *stream;
+    const Tile *read[EVENT_TILES];
+    const Tile *written[EVENT_TILES];
+} Event;
+
+typedef void EventObserver(void *observer, const Event *event);
+
+typedef struct {
+    Mode mode;
+    L2Model l2;
+    Precision precision;        /* of the arithmetic in MODE_NUMERIC */
+    bool walk_all_heads;        /* MODE_COUNT: walk every head instead of one (a test of the multiplication) */
+    bool poison;                /* MODE_NUMERIC: tiles and new tensors start as NaN (a test that nothing unwritten is read) */
+    EventObserver *observe;     /* NULL: nobody watches */
+    void *observer;
+    const TileMath *math;       /* NULL: the widest that runs here */
+} MachineConfig;
+
+typedef struct {
+    void *data;
+    uint64_t elements;
+} TileBuffer;
+
+typedef struct Machine {
+    const Profile *profile;
+    MachineConfig config;
+    Alloc *alloc;
+    Status *status;
+    const TileMath *math;       /* NULL when only counting */
+
+    Tensor tensors[MAX_TENSORS];
+    uint32_t tensor_count;
+    uint64_t next_address;
+
+    LedgerRow *ledger;
+    uint32_t ledger_count, ledger_capacity;
+    LaunchRecord *launches;
+    uint32_t launch_count, launch_capacity;
+
+    TileBuffer tile_buffers[MAX_TILES];     /* reused from block to block */
+    uint64_t walk_limit;        /* tile loads in one launch */
+} Machine;
+
+/* A launch may not walk more tile loads than this: some minutes. */
+#define DEFAULT_WALK_LIMIT (UINT64_C(1) << 32)
+
+/* The machine borrows profile, alloc and status, which must outlive it. Errors are recorded in status, sticky. */
+void machine_init(Machine *machine, const Profile *profile, MachineConfig config, Alloc *alloc, Status *status);
+void machine_free(Machine *machine);
+
+/* A new tensor [batch, heads, rows, cols]; its data are zero (NaN if the machine poisons). NULL on failure: no room for another
+ * tensor, the size overflows, no memory. The name is borrowed. */
+Tensor *machine_tensor(Machine *machine, const char *name, ElementType type, uint64_t batch, uint64_t heads, uint64_t rows, uint64_t cols);
+
+/* --------------------------------------------------------------------------------------------------------------- kernels */
+
+/* How far one tensor-core instruction (or one warp, for mma.sync) reaches: each group of m rows of the left operand reads the whole
+ * right operand from shared memory, each group of n columns the whole left operand. 0 = all of them. mma.sync with warps that split
+ * the rows: m = rows per warp; wgmma: 64 x 256; tcgen05: 128 x 128. */
+typedef struct {
+    uint32_t m, n;
+} InstructionShape;
+
+typedef struct {
+    const char *name;
+    TensorInstruction instruction;
+    InstructionShape shape;
+    uint32_t threads;                   /* per block */
+    uint32_t registers_per_thread;      /* the register arena holds threads x this x 4 bytes */
+    void (*run)(Block *block, const void *arguments, uint64_t index);
+} Kernel;
+
+/* blocks x heads x batch thread blocks; a block knows its index, head and batch. */
+typedef struct {
+    uint64_t blocks, heads, batch;
+} Grid;
+
+/* Walks the grid, block by block, and appends to the ledger. False when the machine has failed (also earlier). */
+bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments);
+
+/* ---------------------------------------------------------------------------------------------------- on-chip memory */
+
+typedef enum { SPACE_SHARED, SPACE_REGISTERS, SPACE_TENSOR_MEMORY } Space;
+
+/* A matrix in on-chip memory. `rows` and `cols` are the live part: the last tile of a sequence is shorter. */
+struct Tile {
+    Block *block;
+    const char *name;
+    Space space;
+    ElementType type;
+    uint32_t element_bytes;
+    uint32_t max_rows, max_cols;        /* as declared; this much is reserved */
+    uint32_t rows, cols;
+    uint64_t area;                      /* rows * cols */
+    uint32_t depth;                     /* inner dimension of the product that filled it */
+    bool simple;                        /* threads touch it without traffic and nobody computes or watches: counting is all */
+    bool banded;                        /* part of it is hidden by a mask */
+    bool nonfinite;                     /* the load that filled it saw an infinity or a NaN */
+    VisibleBand band;
+    uint64_t visible;                   /* visible pairs; rows * cols unless banded */
+    void *data;
+    uint64_t ld;
+    const Tile *left, *right;           /* operands of the product that filled it, and what that cost: most products repeat */
+    uint32_t left_rows, left_cols, right_rows, right_cols;
+    uint64_t product_flops, product_operand_bytes;
+};
+
+/* One value per row: a tile with one column. */
+typedef Tile Rows;
+
+/* Whoever issues operations: a warp, a warpgroup, a role. */
+struct Stream {
+    Block *block;
+    const char *name;
+    uint32_t warps;
+};
+
+typedef struct {
+    uint64_t capacity, used, peak;      /* bytes */
+} Arena;
+
+struct Block {
+    Machine *machine;
+    const Kernel *kernel;
+    Grid grid;
+    uint64_t index, head, batch;
+    Arena arenas[3];                    /* by Space */
+    Tile tiles[MAX_TILES];
+    uint32_t tile_count;
+    Stream streams[MAX_STREAMS];
+    uint32_t stream_count;
+
+    /* for the whole launch */
+    Counts counts;
+    Traffic traffic[MAX_TENSORS];
+    Coverage *touched[MAX_TENSORS], *written[MAX_TENSORS];  /* per head of the tensor; ideal L2 */
+    uint64_t coverage_heads[MAX_TENSORS];
+    bool counting_only;                 /* no arithmetic, no observer */
+};
+
+/* Tiles of a block. What does not fit is STATUS_INFEASIBLE naming the tile, the bytes needed and the bytes there; the tile returned
+ * is then still safe to pass on. Rows count toward the arena unpadded. */
+Tile *shared_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
+Tile *register_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
+Tile *tensor_memory_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
+/* One float32 (float64 in the f64 path) per row, in registers: running max, sum, scale factors. */
+Rows *row_vector(Block *block, const char *name, ElementType type, uint32_t rows);
+/* Another name and type for the memory of `base` (P over S): costs nothing; must not be larger. */
+Tile *tile_view(Tile *base, const char *name, ElementType type, uint32_t rows, uint32_t cols);
+
+Stream *stream(Block *block, const char *name, uint32_t warps);
+
+/* ---------------------------------------------------------------------------------------------------------------- totals */
+
+/* The machine's totals over all launches, as the programs print them. Peaks are maxima over launches, everything else sums. */
+typedef struct {
+    uint64_t hbm_read_elements, hbm_write_elements, hbm_read_bytes, hbm_write_bytes;
+    uint64_t l2_to_sm_bytes, sm_to_l2_bytes;
+    uint64_t atomic_elements;
+    uint64_t smem_operand_bytes, smem_thread_bytes, smem_copy_bytes;
+    uint64_t matmul_flops, matmul_flops_exact_mask, nonmatmul_ops, exp_ops;
+    uint64_t sram_peak_bytes, register_peak_bytes, tmem_peak_bytes;
+} Totals;
+
+bool machine_totals(const Machine *machine, Totals *totals);
+
+#endif

@@ -1,0 +1,586 @@
+/* ops.c - the tile operations. See ops.h.
+ *
+ * Counting must be cheap: a walk over a million-token head takes 67 million pairs of K/V tiles. So each operation begins with its common
+ * case, when nobody computes or watches, no shared memory is touched and shapes are as they were: one addition, and done. Each kind adds
+ * to a counter of its own, so that no chain of additions to one address holds the processor up; prices are applied once, at the end.
+ * Overflow leaves a sticky mark that the launch looks at; products of the 32-bit shapes of a tile cannot overflow 64 bits.
+ */
+#include "ops.h"
+#include "checked.h"
+
+#include <math.h>
+
+/* Kept out of line, so that the common case in front of it saves no registers. */
+#if defined(__GNUC__)
+#define SLOW_PATH __attribute__((noinline))
+#else
+#define SLOW_PATH
+#endif
+
+/* ------------------------------------------------------------------------------------------------------------ book-keeping */
+
+static bool alive(const Stream *w) { return w->block->machine->status->code == STATUS_OK; }
+
+static const TileMath *math_of(const Stream *w) { return w->block->machine->math; }
+
+static inline void count(const Stream *w, uint64_t *counter, uint64_t amount)
+{
+    const uint64_t sum = *counter + amount;
+    w->block->counts.overflow |= sum < amount;
+    *counter = sum;
+}
+
+static inline void count_elements(const Stream *w, Operation operation, uint64_t elements)
+{
+    count(w, &w->block->counts.elements[operation], elements);
+}
+
+/* The common case of an operation: counts and says that this is all. */
+static inline bool count_only(const Stream *w, Operation operation, uint64_t elements, bool simple)
+{
+    if (simple) count_elements(w, operation, elements);
+    return simple;
+}
+
+static Matrix matrix(const Tile *x) { return (Matrix){x->data, x->rows, x->cols, x->ld}; }
+
+/* Threads touch a tile `times` times; only shared memory is a traffic level. */
+static void count_touch(const Stream *w, const Tile *x, uint64_t times)
+{
+    if (x->space == SPACE_SHARED)
+        count(w, &w->block->counts.smem_thread_bytes, times * x->area * x->element_bytes);
+}
+
+static void count_copy(const Stream *w, const Tile *x)
+{
+    if (x->space == SPACE_SHARED) count(w, &w->block->counts.smem_copy_bytes, x->area * x->element_bytes);
+}
+
+static void notify(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
+{
+    const Machine *machine = w->block->machine;
+    const Event event = {.operation = operation, .stream = w, .read = {read0, read1, read2}, .written = {written}};
+    machine->config.observe(machine->config.observer, &event);
+}
+
+static inline void report(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
+{
+    if (w->block->machine->config.observe != NULL) notify(w, operation, written, read0, read1, read2);
+}
+
+static void set_shape(const Stream *w, Tile *x, uint64_t rows, uint64_t cols)
+{
+    if (rows > x->max_rows || cols > x->max_cols) {
+        status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: %" PRIu64 " x %" PRIu64 " does not fit tile %s of %u x %u",
+                    w->block->kernel->name, rows, cols, x->name, x->max_rows, x->max_cols);
+        return;
+    }
+    x->rows = (uint32_t)rows;
+    x->cols = (uint32_t)cols;
+    x->banded = false;
+    x->nonfinite = false;
+    x->area = x->visible = rows * cols;
+    x->left = NULL;
+}
+
+static inline bool same_rows_and_cols(const Tile *a, const Tile *b) { return a->rows == b->rows && a->cols == b->cols; }
+
+static void copy_mask(Tile *to, const Tile *from)
+{
+    to->banded = from->banded;
+    to->band = from->band;
+    to->visible = from->visible;
+}
+
+static bool same_shape(const Stream *w, Operation operation, const Tile *a, uint32_t rows, uint32_t cols)
+{
+    if (a->rows == rows && a->cols == cols) return true;
+    return status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: %s: tile %s is %u x %u, expected %u x %u", w->block->kernel->name,
+                       operation_name(operation), a->name, a->rows, a->cols, rows, cols);
+}
+
+/* ------------------------------------------------------------------------------------------------- between HBM and the block */
+
+static uint64_t head_of(const Block *block, const Tensor *tensor)
+{
+    return block->batch * tensor->heads + block->head * tensor->heads / block->grid.heads;
+}
+
+/* Coverage of a tensor's head; when one head stands for all there is one. */
+static Coverage *coverage_of(const Stream *w, Coverage **array, const Tensor *tensor, uint64_t head)
+{
+    Block *block = w->block;
+    const Machine *machine = block->machine;
+    const uint32_t i = tensor->index;
+    if (block->touched[i] == NULL) {
+        const bool one_head = machine->config.mode == MODE_COUNT && !machine->config.walk_all_heads;
+        const uint64_t heads = one_head ? 1 : tensor->batch * tensor->heads;
+        block->touched[i] = alloc_array(machine->alloc, heads, sizeof(Coverage), "coverage", machine->status);
+        block->written[i] = alloc_array(machine->alloc, heads, sizeof(Coverage), "coverage", machine->status);
+        if (block->touched[i] == NULL || block->written[i] == NULL) return NULL;
+        block->coverage_heads[i] = heads;
+    }
+    return &array[i][head < block->coverage_heads[i] ? head : 0];
+}
+
+static Region region_of(const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    return (Region){row, col, tile->rows, tile->cols, tile->max_rows, tile->max_cols, tensor->rows, tensor->cols};
+}
+
+static void count_load(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    Traffic *traffic = &w->block->traffic[tensor->index];
+    const Machine *machine = w->block->machine;
+    count(w, &traffic->l2_to_sm, tile->area);
+    if (machine->config.l2 != L2_IDEAL) return;                 /* without L2, HBM sees what the SMs asked for: see record() */
+    const Region region = region_of(tile, tensor, row, col);
+    Coverage *touched = coverage_of(w, w->block->touched, tensor, head_of(w->block, tensor));
+    if (touched != NULL) count(w, &traffic->hbm_read, coverage_add(touched, &region, machine->alloc, machine->status));
+}
+
+static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    Traffic *traffic = &w->block->traffic[tensor->index];
+    const Machine *machine = w->block->machine;
+    count(w, &traffic->sm_to_l2, tile->area);
+    if (machine->config.l2 != L2_IDEAL) return;
+    const Region region = region_of(tile, tensor, row, col);
+    const uint64_t head = head_of(w->block, tensor);
+    Coverage *touched = coverage_of(w, w->block->touched, tensor, head), *written = coverage_of(w, w->block->written, tensor, head);
+    if (touched == NULL || written == NULL) return;
+    coverage_add(touched, &region, machine->alloc, machine->status);
+    count(w, &traffic->hbm_write, coverage_add(written, &region, machine->alloc, machine->status));
+}
+
+/* First element of the tile's part of the tensor. */
+static void *memory_at(const Block *block, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    const uint64_t element = (head_of(block, tensor) * tensor->rows + row) * tensor->cols + col;
+    return (char *)tensor->data + element * block->machine->math->real_bytes;
+}
+
+static bool inside(const Stream *w, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    if (tensor == NULL) return false;       /* its creation failed; the status says so */
+    if (row < tensor->rows && col < tensor->cols) return true;
+    return status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: row %" PRIu64 ", column %" PRIu64 " is outside tensor %s",
+                       w->block->kernel->name, row, col, tensor->name);
+}
+
+/* A whole tile like the one before, which HBM sees always (no L2) or never (rows that the ideal L2 holds). */
+static inline bool is_repeated_load(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row)
+{
+    const Block *block = w->block;
+    if (!block->counting_only || tensor == NULL || tile->cols != tensor->cols || tile->rows != tile->max_rows || tile->banded) return false;
+    if (row >= tensor->rows || tensor->rows - row < tile->max_rows) return false;
+    if (block->machine->config.l2 == L2_NONE) return true;
+    return block->coverage_heads[tensor->index] == 1 && coverage_holds(block->touched[tensor->index], row, row + tile->rows);
+}
+
+static inline void repeat_load(const Stream *w, const Tile *tile, const Tensor *tensor)
+{
+    Traffic *traffic = &w->block->traffic[tensor->index];
+    count_elements(w, OP_LOAD, 1);
+    count(w, &traffic->l2_to_sm, tile->area);
+    count_copy(w, tile);
+}
+
+SLOW_PATH void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    if (!alive(w) || !inside(w, tensor, row, col)) return;
+    set_shape(w, tile, min_u64(tile->max_rows, tensor->rows - row), min_u64(tile->max_cols, tensor->cols - col));
+    count_elements(w, OP_LOAD, 1);
+    count_load(w, tile, tensor, row, col);
+    count_copy(w, tile);
+    if (math_of(w) != NULL && alive(w)) tile->nonfinite = math_of(w)->load(matrix(tile), memory_at(w->block, tensor, row, col), tensor->cols);
+    report(w, OP_LOAD, tile, NULL, NULL, NULL);
+}
+
+static SLOW_PATH void load_fully(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
+{
+    if (alive(w) && tensor != NULL && tensor->cols > tile->max_cols) set_shape(w, tile, tile->max_rows, tensor->cols);  /* says what does not fit */
+    load_part(w, tile, tensor, row, 0);
+}
+
+void load(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
+{
+    if (is_repeated_load(w, tile, tensor, row)) repeat_load(w, tile, tensor);
+    else load_fully(w, tile, tensor, row);
+}
+
+void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
+{
+    if (!alive(w) || !inside(w, tensor, row, col)) return;
+    if (tile->rows > tensor->rows - row || tile->cols > tensor->cols - col) {
+        same_shape(w, OP_STORE, tile, (uint32_t)min_u64(tile->rows, tensor->rows - row), (uint32_t)min_u64(tile->cols, tensor->cols - col));
+        return;
+    }
+    count_elements(w, OP_STORE, 1);
+    count_store(w, tile, tensor, row, col);
+    count_copy(w, tile);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->store(memory_at(w->block, tensor, row, col), tensor->cols, matrix(tile), tensor->type);
+    report(w, OP_STORE, NULL, tile, NULL, NULL);
+}
+
+void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile) { store_part(w, tensor, row, 0, tile); }
+
+/* ------------------------------------------------------------------------------------------------------------ tensor cores */
+
+/* Shared memory read by the instructions of an M x N product: see InstructionShape. */
+static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uint64_t m, uint64_t n)
+{
+    const InstructionShape shape = w->block->kernel->shape;
+    uint64_t bytes = 0;
+    if (a->space == SPACE_SHARED) bytes += (shape.n ? ceil_div(n, shape.n) : 1) * a->area * a->element_bytes;
+    if (b->space == SPACE_SHARED) bytes += (shape.m ? ceil_div(m, shape.m) : 1) * b->area * b->element_bytes;
+    return bytes;
+}
+
+static inline void count_product(const Stream *w, const Tile *c, const Tile *a, bool accumulate)
+{
+    Counts *counts = &w->block->counts;
+    count(w, &counts->matmul_flops, c->product_flops);
+    count(w, &counts->matmul_flops_exact_mask, a->banded ? 2 * a->visible * c->cols : c->product_flops);
+    count(w, &counts->smem_operand_bytes, c->product_operand_bytes);
+    count_elements(w, OP_MATMUL, c->area);
+    if (accumulate) count_elements(w, OP_ACCUMULATE, c->area);
+}
+
+/* The product that filled c last time, again. */
+static inline bool is_repeated(const Tile *c, const Tile *a, const Tile *b)
+{
+    return c->simple && !c->banded && c->left == a && c->right == b && c->left_rows == a->rows && c->left_cols == a->cols && c->right_rows == b->rows &&
+           c->right_cols == b->cols;
+}
+
+static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b)
+{
+    c->depth = a->cols;
+    c->left = a;
+    c->right = b;
+    c->left_rows = a->rows;
+    c->left_cols = a->cols;
+    c->right_rows = b->rows;
+    c->right_cols = b->cols;
+    c->product_flops = 2 * c->area * a->cols;
+    c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
+}
+
+static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, bool b_transposed, double alpha, bool accumulate)
+{
+    if (!alive(w)) return;
+    const uint32_t m = a->rows, n = b_transposed ? b->rows : b->cols, k = a->cols;
+    if (!same_shape(w, OP_MATMUL, b, b_transposed ? n : k, b_transposed ? k : n)) return;
+    if (accumulate && !same_shape(w, OP_MATMUL, c, m, n)) return;
+    set_shape(w, c, m, n);
+    remember_product(w, c, a, b);
+    count_product(w, c, a, accumulate);
+    count_touch(w, c, accumulate ? 2 : 1);
+    if (math_of(w) != NULL && alive(w)) {
+        if (a->banded && b->nonfinite) math_of(w)->matmul_banded(matrix(c), matrix(a), false, a->band, matrix(b), b_transposed, accumulate);
+        else math_of(w)->matmul(matrix(c), matrix(a), false, matrix(b), b_transposed, alpha, accumulate);
+    }
+    report(w, OP_MATMUL, c, a, b, accumulate ? c : NULL);
+}
+
+void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b)
+{
+    if (is_repeated(c, a, b)) count_product(w, c, a, false);
+    else matmul(w, c, a, b, true, 1.0, false);
+}
+
+void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha)
+{
+    if (is_repeated(c, a, b)) count_product(w, c, a, false);
+    else matmul(w, c, a, b, true, alpha, false);
+}
+
+void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b)
+{
+    if (is_repeated(c, a, b)) count_product(w, c, a, false);
+    else matmul(w, c, a, b, false, 1.0, false);
+}
+
+void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b)
+{
+    if (is_repeated(c, a, b)) count_product(w, c, a, true);
+    else matmul(w, c, a, b, false, 1.0, true);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- masks */
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+/* The last row sees the first column, and the first row the last. */
+static inline bool is_all_visible(const Tile *x, uint64_t row, uint64_t col, Band band)
+{
+    const int64_t offset = (int64_t)row - (int64_t)col;
+    return offset + band.low + x->rows <= 1 && offset + band.high + 1 >= x->cols;
+}
+
+/* Sets the tile's band; false when nothing of it is hidden. Row arithmetic only: no N x N mask exists anywhere. */
+static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
+{
+    const int64_t offset = (int64_t)row - (int64_t)col, rows = x->rows, cols = x->cols;
+    if (is_all_visible(x, row, col, band)) return false;
+    x->band = (VisibleBand){offset + band.low, offset + band.high + 1};
+    uint64_t visible = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t first = clamp(x->band.first + r, 0, cols), last = clamp(x->band.last + r, 0, cols);
+        if (last > first) visible += (uint64_t)(last - first);
+    }
+    x->visible = visible;
+    x->banded = true;
+    return true;
+}
+
+static SLOW_PATH void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
+{
+    if (!alive(w) || !set_band(x, row, col, band)) return;
+    count_elements(w, OP_MASK, x->area);
+    w->block->counts.matmul_flops_exact_mask -= 2 * (x->area - x->visible) * x->depth;
+    if (math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, -INFINITY);
+    report(w, OP_MASK, x, x, NULL, NULL);
+}
+
+void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
+{
+    if (!is_all_visible(x, row, col, band)) mask_fully(w, x, row, col, band);
+}
+
+void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
+{
+    if (alive(w)) set_band(x, row, col, band);
+}
+
+/* ----------------------------------------------------------------------------------------------------- CUDA cores and MUFU */
+
+void fill(Stream *w, Tile *x, uint32_t rows, uint32_t cols, double value)
+{
+    if (!alive(w)) return;
+    set_shape(w, x, rows, cols);
+    count_elements(w, OP_FILL, x->area);
+    count_touch(w, x, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->fill(matrix(x), value);
+    report(w, OP_FILL, x, NULL, NULL, NULL);
+}
+
+static SLOW_PATH void scale_fully(Stream *w, Tile *x, double factor)
+{
+    if (!alive(w)) return;
+    count_elements(w, OP_SCALE, x->area);
+    count_touch(w, x, 2);
+    if (math_of(w) != NULL) math_of(w)->scale(matrix(x), factor);
+    report(w, OP_SCALE, x, x, NULL, NULL);
+}
+
+void scale(Stream *w, Tile *x, double factor)
+{
+    if (!count_only(w, OP_SCALE, x->area, x->simple)) scale_fully(w, x, factor);
+}
+
+static SLOW_PATH void add_fully(Stream *w, Tile *y, const Tile *x)
+{
+    if (!alive(w) || !same_shape(w, OP_ADD, x, y->rows, y->cols)) return;
+    count_elements(w, OP_ADD, y->area);
+    count_touch(w, y, 2);
+    count_touch(w, x, 1);
+    if (math_of(w) != NULL) math_of(w)->add(matrix(y), matrix(x));
+    report(w, OP_ADD, y, y, x, NULL);
+}
+
+void add(Stream *w, Tile *y, const Tile *x)
+{
+    if (!count_only(w, OP_ADD, y->area, x->simple && y->simple && same_rows_and_cols(x, y))) add_fully(w, y, x);
+}
+
+static SLOW_PATH void convert_fully(Stream *w, Tile *y, const Tile *x)
+{
+    if (!alive(w)) return;
+    set_shape(w, y, x->rows, x->cols);
+    copy_mask(y, x);
+    count_elements(w, OP_CONVERT, x->area);
+    count_touch(w, y, 1);
+    count_touch(w, x, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->copy(matrix(y), matrix(x), y->type);
+    report(w, OP_CONVERT, y, x, NULL, NULL);
+}
+
+void convert(Stream *w, Tile *y, const Tile *x)
+{
+    if (!count_only(w, OP_CONVERT, x->area, x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded)) convert_fully(w, y, x);
+}
+
+static SLOW_PATH void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
+{
+    if (!alive(w) || !same_shape(w, OP_ROW_MAX, m_old, x->rows, 1)) return;
+    set_shape(w, m_new, x->rows, 1);
+    count_elements(w, OP_ROW_MAX, x->area);
+    count_touch(w, x, 1);
+    count_touch(w, m_old, 1);
+    count_touch(w, m_new, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->row_max(matrix(m_new), matrix(m_old), matrix(x));
+    report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
+}
+
+void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
+{
+    if (!count_only(w, OP_ROW_MAX, x->area, x->simple && m_old->simple && m_new->simple && m_old->area == x->rows && m_new->area == x->rows)) row_max_fully(w, m_new, m_old, x);
+}
+
+static SLOW_PATH void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)
+{
+    if (!alive(w) || !same_shape(w, OP_EXP_ROWS, m, x->rows, 1)) return;
+    if (p != x) {
+        set_shape(w, p, x->rows, x->cols);
+        copy_mask(p, x);
+    }
+    count_elements(w, OP_EXP_ROWS, x->area);
+    count_touch(w, x, 1);
+    count_touch(w, m, 1);
+    count_touch(w, p, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
+    report(w, OP_EXP_ROWS, p, x, m, NULL);
+}
+
+void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m)
+{
+    if (!count_only(w, OP_EXP_ROWS, x->area, p == x && x->simple && m->simple && m->area == x->rows)) exp_rows_fully(w, p, x, m);
+}
+
+static SLOW_PATH void row_sum_fully(Stream *w, Rows *l, const Tile *x)
+{
+    if (!alive(w)) return;
+    set_shape(w, l, x->rows, 1);
+    count_elements(w, OP_ROW_SUM, x->area);
+    count_touch(w, x, 1);
+    count_touch(w, l, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->row_sum(matrix(l), (Matrix){0}, matrix(x));
+    report(w, OP_ROW_SUM, l, x, NULL, NULL);
+}
+
+void row_sum(Stream *w, Rows *l, const Tile *x)
+{
+    if (!count_only(w, OP_ROW_SUM, x->area, x->simple && l->simple && l->area == x->rows)) row_sum_fully(w, l, x);
+}
+
+static SLOW_PATH void row_sum_scaled_fully(Stream *w, Rows *l, const Rows *alpha, const Tile *x)
+{
+    if (!alive(w) || !same_shape(w, OP_ROW_SUM, l, x->rows, 1) || !same_shape(w, OP_ROW_SUM, alpha, x->rows, 1)) return;
+    count_elements(w, OP_ROW_SUM, x->area);
+    count_elements(w, OP_ROWS_SCALE_ADD, x->rows);
+    count_touch(w, x, 1);
+    count_touch(w, l, 2);
+    count_touch(w, alpha, 1);
+    if (math_of(w) != NULL) math_of(w)->row_sum(matrix(l), matrix(alpha), matrix(x));
+    report(w, OP_ROW_SUM, l, l, alpha, x);
+}
+
+void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x)
+{
+    const bool simple = x->simple && l->simple && alpha->simple && l->area == x->rows && alpha->area == x->rows;
+    if (!(count_only(w, OP_ROW_SUM, x->area, simple) && count_only(w, OP_ROWS_SCALE_ADD, x->rows, simple))) row_sum_scaled_fully(w, l, alpha, x);
+}
+
+static SLOW_PATH void scale_rows_fully(Stream *w, Tile *x, const Rows *factor)
+{
+    if (!alive(w) || !same_shape(w, OP_SCALE_ROWS, factor, x->rows, 1)) return;
+    count_elements(w, OP_SCALE_ROWS, x->area);
+    count_touch(w, x, 2);
+    count_touch(w, factor, 1);
+    if (math_of(w) != NULL) math_of(w)->scale_rows(matrix(x), matrix(factor));
+    report(w, OP_SCALE_ROWS, x, x, factor, NULL);
+}
+
+void scale_rows(Stream *w, Tile *x, const Rows *factor)
+{
+    if (!count_only(w, OP_SCALE_ROWS, x->area, x->simple && factor->simple && factor->area == x->rows)) scale_rows_fully(w, x, factor);
+}
+
+static SLOW_PATH void divide_rows_fully(Stream *w, Tile *x, const Rows *l)
+{
+    if (!alive(w) || !same_shape(w, OP_DIVIDE_ROWS, l, x->rows, 1)) return;
+    count_elements(w, OP_DIVIDE_ROWS, x->area);
+    count_touch(w, x, 2);
+    count_touch(w, l, 1);
+    if (math_of(w) != NULL) math_of(w)->divide_rows(matrix(x), matrix(l));
+    report(w, OP_DIVIDE_ROWS, x, x, l, NULL);
+}
+
+void divide_rows(Stream *w, Tile *x, const Rows *l)
+{
+    if (!count_only(w, OP_DIVIDE_ROWS, x->area, x->simple && l->simple && l->area == x->rows)) divide_rows_fully(w, x, l);
+}
+
+/* --- one value per row */
+
+static inline bool simple_rows(const Rows *y, const Rows *a, const Rows *b)
+{
+    return y->simple && a->simple && b->simple && y->area == a->rows && b->area == a->rows;
+}
+
+static bool rows_ready(Stream *w, Operation operation, Rows *y, const Rows *a, const Rows *b)
+{
+    if (!alive(w) || !same_shape(w, operation, b, a->rows, 1)) return false;
+    if (y != a && y != b) set_shape(w, y, a->rows, 1);
+    count_touch(w, a, 1);
+    count_touch(w, b, 1);
+    count_touch(w, y, 1);
+    return alive(w);
+}
+
+static SLOW_PATH void rows_exp_difference_fully(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new)
+{
+    if (!rows_ready(w, OP_ROWS_EXP_DIFFERENCE, alpha, m_old, m_new)) return;
+    count_elements(w, OP_ROWS_EXP_DIFFERENCE, alpha->rows);
+    if (math_of(w) != NULL) math_of(w)->exp_difference(matrix(alpha), matrix(m_old), matrix(m_new));
+    report(w, OP_ROWS_EXP_DIFFERENCE, alpha, m_old, m_new, NULL);
+}
+
+void rows_exp_difference(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new)
+{
+    if (!count_only(w, OP_ROWS_EXP_DIFFERENCE, m_old->rows, simple_rows(alpha, m_old, m_new))) rows_exp_difference_fully(w, alpha, m_old, m_new);
+}
+
+static SLOW_PATH void rows_max_fully(Stream *w, Rows *y, const Rows *a, const Rows *b)
+{
+    if (!rows_ready(w, OP_ROWS_MAX, y, a, b)) return;
+    count_elements(w, OP_ROWS_MAX, y->rows);
+    if (math_of(w) != NULL) math_of(w)->maximum(matrix(y), matrix(a), matrix(b));
+    report(w, OP_ROWS_MAX, y, a, b, NULL);
+}
+
+void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b)
+{
+    if (!count_only(w, OP_ROWS_MAX, a->rows, simple_rows(y, a, b))) rows_max_fully(w, y, a, b);
+}
+
+static SLOW_PATH void rows_multiply_fully(Stream *w, Rows *y, const Rows *a, const Rows *b)
+{
+    if (!rows_ready(w, OP_ROWS_MULTIPLY, y, a, b)) return;
+    count_elements(w, OP_ROWS_MULTIPLY, y->rows);
+    if (math_of(w) != NULL) math_of(w)->multiply(matrix(y), matrix(a), matrix(b));
+    report(w, OP_ROWS_MULTIPLY, y, a, b, NULL);
+}
+
+void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *b)
+{
+    if (!count_only(w, OP_ROWS_MULTIPLY, a->rows, simple_rows(y, a, b))) rows_multiply_fully(w, y, a, b);
+}
+
+void rows_add(Stream *w, Rows *y, const Rows *x)
+{
+    if (!rows_ready(w, OP_ROWS_ADD, y, y, x)) return;
+    count_elements(w, OP_ROWS_ADD, y->rows);
+    if (math_of(w) != NULL) math_of(w)->add(matrix(y), matrix(x));
+    report(w, OP_ROWS_ADD, y, y, x, NULL);
+}
+
+void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l)
+{
+    if (!rows_ready(w, OP_ROWS_LOG_SUM_EXP, lse, m, l)) return;
+    count_elements(w, OP_ROWS_LOG_SUM_EXP, lse->rows);
+    if (math_of(w) != NULL) math_of(w)->log_sum_exp(matrix(lse), matrix(m), matrix(l));
+    report(w, OP_ROWS_LOG_SUM_EXP, lse, m, l, NULL);
+}

@@ -1,0 +1,69 @@
+/* ops.h - the tile operations from which kernels are written.
+ *
+ * Each is issued by a stream and does four things in one place: computes (if this machine computes), counts, checks shapes, and reports
+ * an event that names the tiles read and written. Operations set the live rows and columns of the tiles they write, so a ragged last
+ * tile needs no code in a kernel. After an error they do nothing.
+ *
+ * Price: the lecture's count of non-matmul operations (§3.2, fitted to its 7.41M and 6.39M), in brackets below: an element-wise
+ * addition, multiplication, division, comparison or exponential is 1 per element; the exponential of a difference is 2; adding a product
+ * into an accumulator is 1 per accumulator element; L = m + log l, moving, masking and converting are free. The price list never
+ * drives time.
+ */
+#ifndef ATTNLAB_OPS_H
+#define ATTNLAB_OPS_H
+
+#include "machine.h"
+
+/* ------------------------------------------------------------------------------------------ between HBM and the block */
+
+/* Rows [row, row + max_rows) of this block's head, clipped to the tensor, HBM -> L2 -> tile. A tensor with fewer heads than the grid
+ * is shared by groups of consecutive heads (grouped-query attention). The tile's max_cols must hold the tensor's columns. */
+void load(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row);
+/* The part from column `col` on, at most max_cols wide. */
+void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col);
+/* The tile's live part, rounded to the tensor's element type. */
+void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile);
+void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile);
+
+/* --------------------------------------------------------------------------------------------------------- tensor cores */
+
+void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A Bᵀ            [0] */
+void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha);  /* C = alpha A Bᵀ, a GEMM's alpha [0] */
+void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A B             [0] */
+void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += A B            [1 per element of C] */
+
+/* ---------------------------------------------------------------------------------------------------------------- masks */
+
+/* Column j of the score matrix is visible from row i iff i + low <= j <= i + high. */
+typedef struct {
+    int64_t low, high;
+} Band;
+
+/* Hides what lies outside the band: X holds rows row.. and columns col.. of the score matrix; hidden elements become -inf. Also
+ * takes the hidden pairs back from matmul_flops_exact_mask for the product that filled X. [0] */
+void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+/* No instruction: tells the products that follow which elements of X were masked before they went through memory, so that
+ * 0 * NaN does not enter and the exact count is right. */
+void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+
+/* -------------------------------------------------------------------------------------------------- CUDA cores and MUFU */
+
+void fill(Stream *w, Tile *x, uint32_t rows, uint32_t cols, double value);      /* X = value, live part rows x cols [0] */
+void scale(Stream *w, Tile *x, double factor);                                  /* X *= factor           [1 per element] */
+void add(Stream *w, Tile *y, const Tile *x);                                    /* Y += X                [1 per element] */
+void convert(Stream *w, Tile *y, const Tile *x);                                /* Y = X in Y's format   [0] */
+
+void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x);         /* m_new = max(m_old, row maxima) [1 per element] */
+void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);                /* P = e^(X - m)         [2 per element] */
+void row_sum(Stream *w, Rows *l, const Tile *x);                                /* l = row sums          [1 per element] */
+void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x);      /* l = alpha l + row sums [1 per element, 2 per row] */
+void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */
+void divide_rows(Stream *w, Tile *x, const Rows *l);                            /* X = diag(l)^-1 X, 0 where l = 0 [1 per element] */
+
+void rows_exp_difference(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new); /* e^(m_old - m_new) [2 per row] */
+void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b);                /* y = max(a, b)         [1 per row] */
+void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *b);           /* y = a b               [1 per row] */
+void rows_add(Stream *w, Rows *y, const Rows *x);                               /* y += x                [1 per row] */
+void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l);      /* m + log l, -inf where l = 0 [0] */
+
+#endif

@@ -1,0 +1,77 @@
+# Command lines and what they must answer (see cli_case in ../cli.cmake).
+
+# ---- every program: help, version, a typing error, a full disk, a closed pipe ----
+foreach(program ${experiments} lecture_program attn)
+  cli_case(${program}_help PROGRAM ${program} ARGS --help STDOUT "Usage: .*Examples:.*Options.*--format.*Exit code:")
+  cli_case(${program}_version PROGRAM ${program} ARGS --version STDOUT "^attnlab [0-9]+\\.[0-9]+\\.[0-9]+ [a-z0-9_]+\n$")
+  cli_case(${program}_unknown_option PROGRAM ${program} ARGS --fromat md EXIT 2
+           STDERR "unknown option '--fromat'. did you mean '--format'\\?")
+  cli_case(${program}_help_to_full_disk PROGRAM ${program} EXIT 4 SCRIPT "\"$PROGRAM\" --help >/dev/full"
+           STDERR "cannot write standard output: ")
+endforeach()
+foreach(program ${timeless})
+  cli_case(${program}_unknown_profile PROGRAM ${program} ARGS --hw h10 EXIT 2 STDERR "h100")
+  foreach(format text md csv json)
+    cli_case(${program}_${format}_to_full_disk PROGRAM ${program} EXIT 4
+             SCRIPT "\"$PROGRAM\" --format ${format} >/dev/full" STDERR "cannot write standard output: ")
+  endforeach()
+  # The reader is gone before the program starts to write.
+  cli_case(${program}_closed_pipe PROGRAM ${program} EXIT 4
+           SCRIPT "{ sleep 0.2; \"$PROGRAM\" && echo 0 >code || echo $? >code; } | true; exit $(cat code)"
+           STDERR "cannot write standard output: ")
+endforeach()
+
+# ---- every way to end ----
+cli_case(exit_ok PROGRAM exit_codes ARGS ok --check STDOUT "1 equal, 1 differs")
+cli_case(exit_mismatch PROGRAM exit_codes ARGS mismatch EXIT 1 STDOUT "K reads +-2\n"
+         STDERR "^exit_codes: K reads: counted 10, closed form 12\n$")
+cli_case(exit_unexpected PROGRAM exit_codes ARGS unexpected --check EXIT 1 STDOUT "UNEXPECTED: expected equal"
+         STDERR "^exit_codes: claim 1-1: differs, expected equal .lecture 10, ours 11.\n$")
+cli_case(exit_unexpected_without_check PROGRAM exit_codes ARGS unexpected STDOUT "UNEXPECTED: expected equal")
+cli_case(exit_unjudged PROGRAM exit_codes ARGS unjudged EXIT 1 STDERR "^exit_codes: claim 1-2 has no verdict\n$")
+cli_case(exit_silent PROGRAM exit_codes ARGS silent EXIT 1 STDERR "^exit_codes: failed without giving a reason\n$")
+cli_case(exit_infeasible PROGRAM exit_codes ARGS infeasible EXIT 3 STDERR "^exit_codes: tile S needs 9 bytes, 8 are there\n$")
+cli_case(exit_skipped PROGRAM exit_codes ARGS skipped EXIT 77 STDERR "^exit_codes: no such device\n$")
+cli_case(exit_unknown_way PROGRAM exit_codes ARGS mismach EXIT 2 STDERR "unknown way 'mismach'. did you mean 'mismatch'\\?")
+cli_case(exit_missing_way PROGRAM exit_codes EXIT 2 STDERR "the way is missing. expected ok, mismatch, .* or silent\n$")
+
+# ---- values and names ----
+set(program s1_1_score_matrix)
+cli_case(zero_heads PROGRAM ${program} ARGS --heads 0 EXIT 2
+         STDERR "--heads: '0' is not allowed. expected an integer from 1 to 65536")
+cli_case(negative PROGRAM ${program} ARGS --seqlen -5 EXIT 2 STDERR "--seqlen: '-5' is not allowed. expected an integer from 0 to")
+cli_case(trailing_garbage PROGRAM ${program} ARGS --seqlen 12x EXIT 2 STDERR "--seqlen: '12x' is not allowed")
+cli_case(past_64_bits PROGRAM ${program} ARGS --seqlen 99999999999999999999 EXIT 2 STDERR "'99999999999999999999' is not allowed")
+cli_case(missing_value PROGRAM ${program} ARGS --seqlen EXIT 2 STDERR "--seqlen: the value is missing")
+cli_case(bad_format PROGRAM ${program} ARGS --format jsn EXIT 2 STDERR "expected text, md, csv or json. did you mean 'json'\\?")
+cli_case(option_of_others PROGRAM ${program} ARGS --block-q 64 EXIT 2 STDERR "--block-q is not an option of s1_1_score_matrix")
+cli_case(operand_where_none PROGRAM ${program} ARGS fa2 EXIT 2 STDERR "unexpected argument 'fa2'")
+cli_case(product_overflows PROGRAM ${program} ARGS --seqlen 1099511627776 EXIT 3
+         STDERR "score matrix elements .* overflows 64 bits: 1099511627776 \\* 1099511627776")
+cli_case(empty_sequence PROGRAM ${program} ARGS --seqlen=0 STDOUT "0 bytes")
+cli_case(unbounded_profile PROGRAM ${program} ARGS --hw unbounded --check)
+cli_case(missing_profile_file PROGRAM ${program} ARGS --hw no/such/profile.txt EXIT 4 STDERR "no/such/profile.txt")
+
+# ---- output files ----
+cli_case(suffix_json PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.json && head -c 11 a.json" STDOUT "^{.schema.:1$")
+cli_case(suffix_csv PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.csv && head -n 1 a.csv" STDOUT "^# program: s1_1_score_matrix\n$")
+cli_case(suffix_md PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.md && head -c 2 a.md" STDOUT "^##$")
+cli_case(suffix_unknown PROGRAM ${program} ARGS -o a.pdf EXIT 2 STDERR "the suffix '.pdf' names no format")
+cli_case(format_beats_suffix PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.txt --format md && head -c 2 a.txt" STDOUT "^##$")
+cli_case(no_such_directory PROGRAM ${program} ARGS -o no/such/a.txt EXIT 4 STDERR "cannot write no/such/a.txt: ")
+cli_case(full_device PROGRAM ${program} ARGS -o /dev/full EXIT 4 STDERR "cannot write /dev/full: ")
+cli_case(same_bytes PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.txt && \"$PROGRAM\" >b.txt && cmp a.txt b.txt")
+# A file-size limit is a disk that is full after 512 or 1024 bytes: the old file stays, nothing else is left.
+cli_case(full_disk PROGRAM ${program} EXIT 4
+         SCRIPT "echo old >a.txt; trap '' XFSZ; (ulimit -f 1; exec \"$PROGRAM\" -o a.txt); code=$?; \
+                 test \"$(cat a.txt)\" = old && test \"$(ls)\" = a.txt && exit $code"
+         STDERR "cannot write a.txt: ")
+
+# ---- the runner ----
+cli_case(lecture_needs_directory PROGRAM lecture_program EXIT 2 STDERR "-o: the directory is missing")
+cli_case(lecture_bad_directory PROGRAM lecture_program ARGS -o /dev/null/x EXIT 4 STDERR "cannot make the directory /dev/null/x: ")
+cli_case(lecture_one_format PROGRAM lecture_program
+         SCRIPT "\"$PROGRAM\" -o out --format csv --skip-timed >index && ls out | grep -vc csv; exit 0" STDOUT "^0\n$")
+cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
+         SCRIPT "trap '' XFSZ; ulimit -f 0; \"$PROGRAM\" -o out --skip-timed; code=$?; test -z \"$(ls out)\" && exit $code"
+         STDERR "lecture: [a-z0-9_]+: cannot write out/")
