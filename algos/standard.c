@@ -100,7 +100,7 @@ static void pv_block(Block *b, const void *arguments, uint64_t i)
         load_part(w, p, f->P, i * Br, j * Bc);
         declare_masked(w, p, i * Br, j * Bc, a->band);
         load(w, v, a->V, j * Bc);
-        matmul_nn_add(w, o, p, v);
+        matmul_nn_continue(w, o, p, v);
     }
     store(w, a->O, i * Br, o);
 }

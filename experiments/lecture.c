@@ -135,6 +135,8 @@ static void run_program(Runner *runner, const Experiment *experiment)
 static bool run_all(Runner *runner, Status *status)
 {
     Text text = {.alloc = &runner->alloc, .status = status};
+    Profile hw;
+    if (!experiment_profile(runner->path, runner->options.hw, &runner->alloc, &hw, status)) return false;
     if (!platform_make_directories(runner->options.output))
         return status_fail(status, STATUS_IO, "cannot make the directory %s: %s", runner->options.output, strerror(errno));
     report_init(&runner->index, program.name, &index_report, &runner->alloc, status);

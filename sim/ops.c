@@ -237,14 +237,17 @@ static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uin
     return bytes;
 }
 
-static inline void count_product(const Stream *w, const Tile *c, const Tile *a, bool accumulate)
+/* How a product meets what is in C: replaces it, adds to it as an operation of its own, or goes on with the same long product. */
+typedef enum { PRODUCT_REPLACES, PRODUCT_ADDS, PRODUCT_CONTINUES } ProductKind;
+
+static inline void count_product(const Stream *w, const Tile *c, const Tile *a, ProductKind kind)
 {
     Counts *counts = &w->block->counts;
     count(w, &counts->matmul_flops, c->product_flops);
     count(w, &counts->matmul_flops_exact_mask, a->banded ? 2 * a->visible * c->cols : c->product_flops);
     count(w, &counts->smem_operand_bytes, c->product_operand_bytes);
     count_elements(w, OP_MATMUL, c->area);
-    if (accumulate) count_elements(w, OP_ACCUMULATE, c->area);
+    if (kind == PRODUCT_ADDS) count_elements(w, OP_ACCUMULATE, c->area);
 }
 
 /* The product that filled c last time, again. */
@@ -267,15 +270,16 @@ static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile
     c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
 }
 
-static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, bool b_transposed, double alpha, bool accumulate)
+static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, bool b_transposed, double alpha, ProductKind kind)
 {
+    const bool accumulate = kind != PRODUCT_REPLACES;
     if (!alive(w)) return;
     const uint32_t m = a->rows, n = b_transposed ? b->rows : b->cols, k = a->cols;
     if (!same_shape(w, OP_MATMUL, b, b_transposed ? n : k, b_transposed ? k : n)) return;
     if (accumulate && !same_shape(w, OP_MATMUL, c, m, n)) return;
     set_shape(w, c, m, n);
     remember_product(w, c, a, b);
-    count_product(w, c, a, accumulate);
+    count_product(w, c, a, kind);
     count_touch(w, c, accumulate ? 2 : 1);
     if (math_of(w) != NULL && alive(w)) {
         if (a->banded && b->nonfinite) math_of(w)->matmul_banded(matrix(c), matrix(a), false, a->band, matrix(b), b_transposed, accumulate);
@@ -284,29 +288,25 @@ static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, b
     report(w, OP_MATMUL, c, a, b, accumulate ? c : NULL);
 }
 
-void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b)
-{
-    if (is_repeated(c, a, b)) count_product(w, c, a, false);
-    else matmul(w, c, a, b, true, 1.0, false);
-}
-
 void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha)
 {
-    if (is_repeated(c, a, b)) count_product(w, c, a, false);
-    else matmul(w, c, a, b, true, alpha, false);
+    if (is_repeated(c, a, b)) count_product(w, c, a, PRODUCT_REPLACES);
+    else matmul(w, c, a, b, true, alpha, PRODUCT_REPLACES);
 }
 
-void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b)
+void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nt_scaled(w, c, a, b, 1.0); }
+
+static inline void matmul_nn_kind(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductKind kind)
 {
-    if (is_repeated(c, a, b)) count_product(w, c, a, false);
-    else matmul(w, c, a, b, false, 1.0, false);
+    if (is_repeated(c, a, b)) count_product(w, c, a, kind);
+    else matmul(w, c, a, b, false, 1.0, kind);
 }
 
-void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b)
-{
-    if (is_repeated(c, a, b)) count_product(w, c, a, true);
-    else matmul(w, c, a, b, false, 1.0, true);
-}
+void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nn_kind(w, c, a, b, PRODUCT_REPLACES); }
+
+void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nn_kind(w, c, a, b, PRODUCT_ADDS); }
+
+void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nn_kind(w, c, a, b, PRODUCT_CONTINUES); }
 
 /* ------------------------------------------------------------------------------------------------------------------- masks */
 

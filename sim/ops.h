@@ -31,6 +31,7 @@ void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b);               
 void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha);  /* C = alpha A Bᵀ, a GEMM's alpha [0] */
 void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A B             [0] */
 void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += A B            [1 per element of C] */
+void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += A B, the next part of one long product [0] */
 
 /* ---------------------------------------------------------------------------------------------------------------- masks */
 

@@ -257,6 +257,23 @@ static void test_verdicts(Test *t)
     report_free(&report);
 }
 
+static void test_close(Test *t)
+{
+    static const struct {
+        double ours;
+        Verdict verdict;
+    } rows[] = {{1, VERDICT_CLOSE}, {2, VERDICT_CLOSE}, {0.999, VERDICT_DIFFERS}, {2.001, VERDICT_DIFFERS}, {NAN, VERDICT_DIFFERS}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        Alloc alloc = {0};
+        Status status = {0};
+        Report report;
+        report_init(&report, "test", &spec, &alloc, &status);
+        claim_close(&report, "c", 1, 2, rows[i].ours, 3, "");
+        check_text(t, verdict_name(report.claims[2].verdict), verdict_name(rows[i].verdict), "close means 1 <= ours <= 2");
+        report_free(&report);
+    }
+}
+
 static void test_mismatch(Test *t)
 {
     Alloc alloc = {0};
@@ -267,9 +284,13 @@ static void test_mismatch(Test *t)
     table_row(table);
     cell_check(table, 5, 5, "same");
     cell_check(table, 5, 7, "K reads");
+    table_row(table);
+    cell_check(table, 9, 7, "V reads");
+    cell_empty(table);
     check_text(t, table->cells[0].value.text, "ok", "equal counts");
     check_text(t, table->cells[1].value.text, "-2", "the walk counted two less");
-    check_u64(t, report.mismatch_count, 1, "mismatches");
+    check_text(t, table->cells[2].value.text, "+2", "the walk counted two more");
+    check_u64(t, report.mismatch_count, 2, "mismatches");
     check_text(t, report.mismatches[0], "K reads: counted 5, closed form 7", "the line for stderr");
     check_true(t, status_ok(&status), "a mismatch is no failure of the report");
     report_free(&report);
@@ -283,6 +304,7 @@ int main(void)
     test_width(&t);
     test_finish(&t);
     test_verdicts(&t);
+    test_close(&t);
     test_mismatch(&t);
     return test_end(&t, "test_report");
 }

@@ -10,7 +10,7 @@
 
 /* ---- one run ---- */
 
-static bool load_profile(const char *program_path, const char *name, Alloc *alloc, Profile *hw, Status *status)
+bool experiment_profile(const char *program_path, const char *name, Alloc *alloc, Profile *hw, Status *status)
 {
     char directory[4096];
     const bool installed = program_path != NULL && profile_installed_directory(program_path, directory, sizeof directory);
@@ -22,7 +22,7 @@ bool experiment_run(const Experiment *experiment, const Options *options, const 
 {
     Profile hw;
     if (!report_init(report, experiment->program.name, &experiment->report, alloc, status)) return false;
-    if (!load_profile(program_path, options->hw, alloc, &hw, status)) return false;
+    if (!experiment_profile(program_path, options->hw, alloc, &hw, status)) return false;
     Context context = {.alloc = alloc, .status = status, .options = options, .hw = &hw};
     if (!experiment->run(&context, report) && status_ok(status))
         status_fail(status, STATUS_MISMATCH, "failed without giving a reason");

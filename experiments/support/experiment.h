@@ -39,6 +39,9 @@ int experiment_main(const Experiment *experiment, int argc, char **argv);
 bool experiment_run(const Experiment *experiment, const Options *options, const char *program_path, Alloc *alloc, Report *report,
                     Status *status);
 
+/* The profile of --hw: a path, or a name that is looked up beside the installed program first. Errors as profile_load. */
+bool experiment_profile(const char *program_path, const char *name, Alloc *alloc, Profile *hw, Status *status);
+
 /* What a finished report deserves: 1 for a mismatch or, with `check`, an unexpected verdict. The lines that say why go to
  * stderr. */
 int experiment_exit_code(const Report *report, bool check);

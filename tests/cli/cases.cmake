@@ -72,6 +72,12 @@ cli_case(lecture_needs_directory PROGRAM lecture_program EXIT 2 STDERR "-o: the 
 cli_case(lecture_bad_directory PROGRAM lecture_program ARGS -o /dev/null/x EXIT 4 STDERR "cannot make the directory /dev/null/x: ")
 cli_case(lecture_one_format PROGRAM lecture_program
          SCRIPT "\"$PROGRAM\" -o out --format csv --skip-timed >index && ls out | grep -vc csv; exit 0" STDOUT "^0\n$")
+cli_case(lecture_unknown_profile PROGRAM lecture_program ARGS -o out --hw h10 EXIT 2 STDERR "h100")
+# What an earlier run wrote does not stay when a program fails.
+cli_case(lecture_removes_old_files PROGRAM lecture_program EXIT 4
+         SCRIPT "mkdir -p out/s1_1_score_matrix.md/x; echo old >out/s1_1_score_matrix.json; \
+                 \"$PROGRAM\" -o out --skip-timed >log; code=$?; test \"$(ls out | grep s1_1)\" = s1_1_score_matrix.md && exit $code"
+         STDERR "lecture: s1_1_score_matrix: cannot write out/s1_1_score_matrix.md: ")
 cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
          SCRIPT "trap '' XFSZ; ulimit -f 0; \"$PROGRAM\" -o out --skip-timed; code=$?; test -z \"$(ls out)\" && exit $code"
          STDERR "lecture: [a-z0-9_]+: cannot write out/")
