@@ -47,7 +47,7 @@ TileSize paper_tiles(uint64_t sram_elements, uint64_t head_dim)
 }
 
 /* One block of one row and one key, walked for its declarations alone. */
-static bool tiles_fit(const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, const Profile *profile, Alloc *alloc,
+static bool tiles_fit(const Algorithm *algorithm, const AttentionShape *shape, bool backward, TileSize tiles, const Profile *profile, Alloc *alloc,
                       Status *status)
 {
     AttentionShape tiny = *shape;
@@ -55,19 +55,22 @@ static bool tiles_fit(const Algorithm *algorithm, const AttentionShape *shape, T
     Machine machine;
     Attention attention;
     machine_init(&machine, profile, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_NONE}, alloc, status);
-    if (attention_init(&attention, &machine, &tiny, tiles.Br, tiles.Bc)) algorithm->forward(&machine, &attention);
+    if (attention_init(&attention, &machine, &tiny, tiles.Br, tiles.Bc)) {
+        if (!backward) algorithm->forward(&machine, &attention);
+        else if (attention_init_backward(&attention, &machine)) algorithm->backward(&machine, &attention);
+    }
     machine_free(&machine);
     return status_ok(status);
 }
 
-bool fitting_tiles(const Algorithm *algorithm, const AttentionShape *shape, const Profile *profile, Alloc *alloc, TileSize *tiles,
-                   Status *status)
+static bool shrink_to_fit(const Algorithm *algorithm, const AttentionShape *shape, bool backward, const Profile *profile, Alloc *alloc,
+                          TileSize *tiles, Status *status)
 {
     enum { SMALLEST = 16 };
-    TileSize candidate = algorithm->tiles(shape);
+    TileSize candidate = backward ? algorithm->backward_tiles(shape) : algorithm->tiles(shape);
     for (;;) {
         Status attempt = {0};
-        if (tiles_fit(algorithm, shape, candidate, profile, alloc, &attempt)) break;
+        if (tiles_fit(algorithm, shape, backward, candidate, profile, alloc, &attempt)) break;
         const bool can_shrink = candidate.Br > SMALLEST || candidate.Bc > SMALLEST;
         if (attempt.code != STATUS_INFEASIBLE || !can_shrink || !profile_has(profile, algorithm->instruction))
             return status_fail(status, attempt.code, "%s", attempt.text);
@@ -78,9 +81,54 @@ bool fitting_tiles(const Algorithm *algorithm, const AttentionShape *shape, cons
     return true;
 }
 
+bool fitting_tiles(const Algorithm *algorithm, const AttentionShape *shape, const Profile *profile, Alloc *alloc, TileSize *tiles,
+                   Status *status)
+{
+    return shrink_to_fit(algorithm, shape, false, profile, alloc, tiles, status);
+}
+
+bool fitting_backward_tiles(const Algorithm *algorithm, const AttentionShape *shape, const Profile *profile, Alloc *alloc, TileSize *tiles,
+                            Status *status)
+{
+    return shrink_to_fit(algorithm, shape, true, profile, alloc, tiles, status);
+}
+
 uint64_t standard_softmax_cols(uint64_t smem_bytes_per_block, const AttentionShape *shape)
 {
     return min_u64(shape->seqlen_k, max_u64(smem_bytes_per_block / element_bytes(shape->dtype), 1));
+}
+
+void standard_strip(uint64_t bytes, const AttentionShape *shape, uint32_t *rows, uint32_t *cols)
+{
+    const uint64_t width = standard_softmax_cols(bytes, shape);
+    *cols = (uint32_t)width;
+    *rows = 32;
+    while (*rows > 1 && *rows * width * element_bytes(shape->dtype) > bytes) *rows /= 2;
+}
+
+CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a, const Machine *machine)
+{
+    const BackwardGeometry geometry = fa2_backward_geometry(&a->shape, (TileSize){a->Br, a->Bc});
+    const BackwardVariant *v = &a->variant;
+    CountedBackward counted = {
+        .problem = counted_problem(algorithm, a, machine),
+        .key_m = geometry.key_gradients.m,
+        .key_n = geometry.key_gradients.n,
+        .query_m = geometry.query_gradients.m,
+        .query_n = geometry.query_gradients.n,
+        .direct_dq = v->direct_dq,
+        .query_blocks_outside = v->query_blocks_outside,
+        .splits = v->deterministic ? fa2_backward_splits(machine->profile->sm_count, &a->shape, key_blocks(a)) : 0,
+        .dropout = a->shape.dropout_source != DROPOUT_NONE,
+        .stored_mask = a->Z != NULL,
+    };
+    if (algorithm->backward == standard_backward)       /* two strips share the memory */
+        counted.problem.softmax_cols = standard_softmax_cols(machine->profile->smem_bytes_per_block / 2, &a->shape);
+    if (algorithm->backward == fa2_backward) {
+        counted.problem.shape_m = geometry.scores.m;
+        counted.problem.shape_n = geometry.scores.n;
+    }
+    return counted;
 }
 
 CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, const Machine *machine)

@@ -22,6 +22,13 @@ typedef struct {
     InstructionShape shape;
 } Geometry;
 
+/* The same for a backward pass, whose products differ in how the warps share them. */
+typedef struct {
+    uint32_t threads;
+    uint32_t registers_per_thread;
+    InstructionShape scores, key_gradients, query_gradients;    /* S and dP; dK and dV; dQ */
+} BackwardGeometry;
+
 typedef struct Algorithm {
     const char *name;                       /* as on the command line */
     const char *title;
@@ -31,6 +38,9 @@ typedef struct Algorithm {
     Geometry (*geometry)(const AttentionShape *shape, TileSize tiles);
     bool (*forward)(Machine *machine, Attention *attention);    /* launches the kernels; O (and L where kept) then hold the result */
     bool (*closed_form)(const CountedProblem *problem, ClosedForm *form, Status *status);  /* NULL: none */
+    bool (*backward)(Machine *machine, Attention *attention);   /* needs O and dO, L or P; fills dQ, dK, dV. NULL: none */
+    TileSize (*backward_tiles)(const AttentionShape *shape);
+    bool (*backward_closed_form)(const CountedBackward *problem, ClosedForm *form, Status *status);
 } Algorithm;
 
 extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2;
@@ -39,6 +49,16 @@ size_t algorithm_count(void);
 const Algorithm *algorithm_at(size_t index);
 /* STATUS_USAGE with the nearest name and all names when there is none of this name; NULL then. */
 const Algorithm *algorithm_find(const char *name, Status *status);
+
+/* FlashAttention-2's backward (fa2_backward.c). */
+bool fa2_backward(Machine *machine, Attention *attention);
+TileSize fa2_backward_tiles(const AttentionShape *shape);
+BackwardGeometry fa2_backward_geometry(const AttentionShape *shape, TileSize tiles);
+/* Deterministic mode: thread blocks, and float32 copies of dQ, per head. */
+uint64_t fa2_backward_splits(uint64_t sm_count, const AttentionShape *shape, uint64_t key_blocks_per_head);
+
+/* Standard attention's backward (standard_backward.c). */
+bool standard_backward(Machine *machine, Attention *attention);
 
 /* A kernel of `algorithm` with its geometry for this problem. */
 Kernel attention_kernel(const Algorithm *algorithm, const char *name, const Attention *a,
@@ -55,8 +75,15 @@ bool fitting_tiles(const Algorithm *algorithm, const AttentionShape *shape, cons
 
 /* Elements of a row of S that a softmax block holds: the whole row if it fits in shared memory. */
 uint64_t standard_softmax_cols(uint64_t smem_bytes_per_block, const AttentionShape *shape);
+/* The strip of an N_q x N_k matrix that fits in `bytes`: as many whole rows as fit, at most 32; else part of one row. */
+void standard_strip(uint64_t bytes, const AttentionShape *shape, uint32_t *rows, uint32_t *cols);
+
+/* The same for the backward pass. */
+bool fitting_backward_tiles(const Algorithm *algorithm, const AttentionShape *shape, const Profile *profile, Alloc *alloc, TileSize *tiles,
+                            Status *status);
 
 /* The same problem in the plain integers that the closed forms take. */
 CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, const Machine *machine);
+CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a, const Machine *machine);
 
 #endif

@@ -23,6 +23,8 @@ bool attention_check(const AttentionShape *s, Status *status)
     if (s->window_left < -1 || s->window_right < -1)
         return status_fail(status, STATUS_USAGE, "window %" PRId64 ",%" PRId64 " is not allowed; expected -1 (unbounded) or more",
                            s->window_left, s->window_right);
+    if (s->dropout_source != DROPOUT_NONE && !(s->dropout.p >= 0.0 && s->dropout.p < 1.0))
+        return status_fail(status, STATUS_USAGE, "dropout %g is not allowed; expected 0 or more and less than 1", s->dropout.p);
     if (!isfinite(s->softmax_scale)) return status_fail(status, STATUS_USAGE, "the softmax scale must be finite");
     return true;
 }
@@ -49,6 +51,18 @@ bool attention_init(Attention *a, Machine *machine, const AttentionShape *shape,
     a->K = machine_tensor(machine, "K", type, shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim);
     a->V = machine_tensor(machine, "V", type, shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim);
     a->O = machine_tensor(machine, "O", type, shape->batch, shape->heads, shape->seqlen_q, shape->head_dim);
+    if (shape->dropout_source == DROPOUT_STORED || shape->dropout_source == DROPOUT_GIVEN)
+        a->Z = machine_tensor(machine, "Z", ELEMENT_U8, shape->batch, shape->heads, shape->seqlen_q, shape->seqlen_k);
+    return status_ok(machine->status);
+}
+
+bool attention_init_backward(Attention *a, Machine *machine)
+{
+    const AttentionShape *s = &a->shape;
+    a->dO = machine_tensor(machine, "dO", s->dtype, s->batch, s->heads, s->seqlen_q, s->head_dim);
+    a->dQ = machine_tensor(machine, "dQ", s->dtype, s->batch, s->heads, s->seqlen_q, s->head_dim);
+    a->dK = machine_tensor(machine, "dK", s->dtype, s->batch, s->kv_heads, s->seqlen_k, s->head_dim);
+    a->dV = machine_tensor(machine, "dV", s->dtype, s->batch, s->kv_heads, s->seqlen_k, s->head_dim);
     return status_ok(machine->status);
 }
 
@@ -85,6 +99,7 @@ void attention_random_inputs(const Attention *a, const Machine *machine, uint64_
     random_tensor(machine, a->Q, seed, 0);
     random_tensor(machine, a->K, seed, 1);
     random_tensor(machine, a->V, seed, 2);
+    if (a->dO != NULL) random_tensor(machine, a->dO, seed, 3);
 }
 
 /* ----------------------------------------------------------------------------------------------------------------- blocks */
@@ -108,4 +123,44 @@ BlockRange visible_query_blocks(const Attention *a, uint64_t j)
 {
     const int64_t first = (int64_t)(j * a->Bc), last = (int64_t)min_u64((j + 1) * a->Bc, a->shape.seqlen_k) - 1;
     return blocks_meeting(first - a->band.high, last - a->band.low + 1, a->shape.seqlen_q, a->Br);
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- dropout */
+
+Tile *keep_tile(Block *b, const Attention *a)
+{
+    return a->shape.dropout_source == DROPOUT_NONE ? NULL : register_tile(b, "Z", ELEMENT_U8, a->Br, a->Bc);
+}
+
+void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t i, uint64_t j)
+{
+    if (z == NULL) return;
+    if (a->Z != NULL) load_part(w, z, a->Z, i * a->Br, j * a->Bc);
+    else random_keep(w, z, a->Q, i * a->Br, j * a->Bc, s->rows, s->cols, &a->shape.dropout);
+}
+
+void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z)
+{
+    if (z == NULL) convert(w, p, s);
+    else apply_dropout(w, p, s, z, a->shape.dropout.p);
+}
+
+static void keep_mask_block(Block *b, const void *arguments, uint64_t i)
+{
+    const Attention *a = arguments;
+    Stream *w = stream(b, "compute", b->kernel->threads / 32);
+    Tile *z = keep_tile(b, a);
+    for (uint64_t j = 0; j < key_blocks(a); j++) {
+        const uint32_t cols = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc);
+        random_keep(w, z, a->Q, i * a->Br, j * a->Bc, live_rows(a, i), cols, &a->shape.dropout);
+        store_part(w, a->Z, i * a->Br, j * a->Bc, z);
+    }
+}
+
+bool launch_keep_mask(Machine *machine, const Attention *a, Kernel kernel)
+{
+    if (a->shape.dropout_source != DROPOUT_STORED) return status_ok(machine->status);
+    kernel.name = "dropout_mask";
+    kernel.run = keep_mask_block;
+    return launch(machine, &kernel, one_block_per_query_block(a), a);
 }

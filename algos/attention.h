@@ -19,6 +19,14 @@ typedef enum { MASK_NONE, MASK_CAUSAL, MASK_CAUSAL_TOP_LEFT } MaskKind;
 enum { MAX_HEAD_DIM = 512 };
 #define MAX_SEQLEN (UINT64_C(1) << 31)
 
+/* Where the dropout mask comes from. */
+typedef enum {
+    DROPOUT_NONE,
+    DROPOUT_SEED,           /* each tile regenerates its part from seed and offset: nothing is stored (§2.8) */
+    DROPOUT_STORED,         /* a kernel writes all N_q x N_k keep bits (a byte each) to HBM; both passes read them back */
+    DROPOUT_GIVEN           /* they are in HBM already (tests) */
+} DropoutSource;
+
 typedef struct {
     uint64_t batch, heads, kv_heads;        /* kv_heads divides heads */
     uint64_t seqlen_q, seqlen_k;            /* N_q, N_k; may be 0 */
@@ -27,6 +35,8 @@ typedef struct {
     int64_t window_left, window_right;      /* -1: unbounded */
     double softmax_scale;                   /* what S is multiplied by; 1/sqrt(d) by default */
     ElementType dtype;                      /* of Q, K, V, O and of P as a tensor-core operand */
+    DropoutSource dropout_source;
+    Dropout dropout;                        /* p, seed, offset */
 } AttentionShape;
 
 /* One head, N x N, BF16, no mask, scale 1/sqrt(d). */
@@ -38,6 +48,13 @@ bool attention_check(const AttentionShape *shape, Status *status);
 /* Mask and window together: query i sees keys i + low .. i + high. Never wider than the matrix. */
 Band attention_band(const AttentionShape *shape);
 
+/* How FlashAttention-2's backward is arranged. Default: all false, as shipped. */
+typedef struct {
+    bool direct_dq;         /* atomic adds straight into dQ in its own type, as the lecture counts; else float32 sums and a conversion kernel */
+    bool deterministic;     /* a fixed set of blocks strides over the key blocks, each with its own float32 sums */
+    bool query_blocks_outside;  /* the other loop order: dQ stays on chip, dK and dV are added atomically */
+} BackwardVariant;
+
 /* A problem laid out in a machine's HBM, with its block sizes. */
 typedef struct {
     AttentionShape shape;
@@ -46,12 +63,20 @@ typedef struct {
     ElementType statistic;                  /* accumulators and statistics: float32, float64 for float64 inputs */
     Tensor *Q, *K, *V, *O;
     Tensor *L;                              /* logsumexp, N_q x 1 per head; only algorithms that keep it create it */
+    Tensor *P;                              /* N_q x N_k; only standard attention keeps it */
+    Tensor *Z;                              /* keep mask, N_q x N_k bytes; NULL unless stored or given */
+
+    Tensor *dO, *dQ, *dK, *dV;              /* after attention_init_backward */
+    BackwardVariant variant;
 } Attention;
 
 /* Creates Q, K, V and O in the machine. Fails (status of the machine) if the shape is refused or does not fit. */
 bool attention_init(Attention *attention, Machine *machine, const AttentionShape *shape, uint32_t Br, uint32_t Bc);
 
-/* Fills Q, K, V with standard normal numbers, rounded to dtype: element i of the k-th of them is a function of (seed, k, i) alone. */
+/* Adds dO, dQ, dK, dV. */
+bool attention_init_backward(Attention *attention, Machine *machine);
+
+/* Fills Q, K, V (and dO if it is there) with standard normal numbers, rounded to dtype: element i of the k-th of them is a function of (seed, k, i) alone. */
 void attention_random_inputs(const Attention *attention, const Machine *machine, uint64_t seed);
 
 /* Element i of a tensor as a double, whatever the machine's precision. */
@@ -73,7 +98,20 @@ static inline uint64_t query_blocks(const Attention *a) { return ceil_div(a->sha
 static inline uint64_t key_blocks(const Attention *a) { return ceil_div(a->shape.seqlen_k, a->Bc); }       /* Tc */
 static inline uint32_t live_rows(const Attention *a, uint64_t i) { return (uint32_t)min_u64(a->Br, a->shape.seqlen_q - i * a->Br); }
 
+static inline uint64_t group_size(const Attention *a) { return a->shape.heads / a->shape.kv_heads; }   /* query heads per K/V head */
+static inline Grid one_block_per_key_block(const Attention *a) { return (Grid){key_blocks(a), a->shape.kv_heads, a->shape.batch}; }
 static inline Grid one_block_per_head(const Attention *a) { return (Grid){1, a->shape.heads, a->shape.batch}; }
 static inline Grid one_block_per_query_block(const Attention *a) { return (Grid){query_blocks(a), a->shape.heads, a->shape.batch}; }
+
+/* ---------------------------------------------------------------------------------------------------------------- dropout */
+
+/* A tile for a part of the keep mask, in registers; NULL without dropout. */
+Tile *keep_tile(Block *b, const Attention *a);
+/* Fills it for query block i and key block j, as large as S is: regenerated or read. Does nothing without dropout. */
+void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t i, uint64_t j);
+/* P = S as an operand: converted, and dropped where z is 0 if there is dropout. */
+void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z);
+/* DROPOUT_STORED: the kernel that writes Z. */
+bool launch_keep_mask(Machine *machine, const Attention *a, Kernel kernel);
 
 #endif

@@ -1,11 +1,12 @@
 /* closed_forms.c - see closed_forms.h.
  *
- * Three steps. (1) How many block pairs does a kernel execute? Rows i Br .. i Br + Br - 1 together see the keys
- * i Br + low .. i Br + Br - 1 + high, so query block i executes the key blocks that begin at or before the upper end, less those that end
- * before the lower end: two clamped floors, linear in i, summed without a loop over i. Only the last block of each side is shorter, so
- * four numbers of pairs (whole or last query block x whole or last key block) describe everything that follows.
- * (2) From them the sums over executed pairs that every kernel uses: of 1, of rows r, of keys c, of r c.
- * (3) Each algorithm as a short list: what it loads, stores, computes, in terms of those sums, beside the line of its paper.
+ * Three steps.
+ * (1) How many block pairs does a kernel execute? The rows i Br to i Br + Br - 1 of query block i see the keys i Br + low to
+ *     i Br + Br - 1 + high, so it executes the key blocks that begin at or before the upper end, less those that end before
+ *     the lower end: two clamped floors, linear in i, summed without a loop over i. Only the last block of each side is shorter, so
+ *     four numbers of pairs (whole or last query block x whole or last key block) describe everything that follows.
+ * (2) The sums over executed pairs that all kernels share: of 1, of rows r, of keys c, of r c.
+ * (3) Each algorithm as a short list of what it loads, stores and computes in terms of those sums, beside the line of its paper.
  */
 #include "closed_forms.h"
 
@@ -19,14 +20,15 @@ static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-/* Σ floor((step i + offset) / size) over 0 <= i < n, in O(log): the whole parts of both quotients are arithmetic series; what remains
- * counts the lattice points under a line of slope below one, which seen from the other axis is the same sum with the slope inverted. */
+/* Σ floor((step i + offset) / size) over 0 <= i < n, in O(log): the whole parts of both quotients are arithmetic series; what
+ * remains counts the lattice points under a line of slope below one, which seen from the other axis is the same sum with the
+ * slope inverted. */
 static uint64_t floor_sum(uint64_t n, uint64_t step, uint64_t offset, uint64_t size, const char *what, Status *status)
 {
     uint64_t sum = 0;
     while (n > 0) {
-        const uint64_t half = n % 2 == 0 ? n / 2 : (n - 1) / 2, other = n % 2 == 0 ? n - 1 : n;     /* half x other = n (n - 1) / 2 */
-        const uint64_t series = checked_mul(checked_mul(half, other, what, status), step / size, what, status);
+        const uint64_t half = n % 2 == 0 ? n / 2 : (n - 1) / 2, other = n % 2 == 0 ? n - 1 : n; /* product: n (n - 1) / 2 */
+        const uint64_t series = checked_mul(checked_mul(step / size, half, what, status), other, what, status);
         sum = checked_add(sum, checked_add(series, checked_mul(n, offset / size, what, status), what, status), what, status);
         const uint64_t top = step % size * n + offset % size;   /* never more than the caller's step n + offset */
         n = top / size;
@@ -39,12 +41,14 @@ static uint64_t floor_sum(uint64_t n, uint64_t step, uint64_t offset, uint64_t s
 }
 
 /* Σ clamp(floor((step i + offset) / size), 0, most) over 0 <= i < n: zero up to `rising`, `most` from `full` on. */
-static uint64_t clamped_floor_sum(int64_t n, int64_t step, int64_t offset, int64_t size, int64_t most, const char *what, Status *status)
+static uint64_t clamped_floor_sum(int64_t n, int64_t step, int64_t offset, int64_t size, int64_t most, const char *what,
+                                  Status *status)
 {
     const int64_t rising = clamp(-floor_div(offset, step), 0, n);
     const int64_t full = clamp(-floor_div(offset - most * size, step), rising, n);
     if (rising == n) return 0;
-    const uint64_t between = floor_sum((uint64_t)(full - rising), (uint64_t)step, (uint64_t)(step * rising + offset), (uint64_t)size, what, status);
+    const uint64_t first = (uint64_t)(step * rising + offset);
+    const uint64_t between = floor_sum((uint64_t)(full - rising), (uint64_t)step, first, (uint64_t)size, what, status);
     return checked_add(between, checked_mul((uint64_t)(n - full), (uint64_t)most, what, status), what, status);
 }
 
@@ -89,10 +93,13 @@ static KeyBand key_band(uint64_t Nq, uint64_t Nk, int64_t low, int64_t high)
     return (KeyBand){clamp(low, -(int64_t)Nq, (int64_t)Nk), clamp(high, -(int64_t)Nq, (int64_t)Nk)};
 }
 
-static bool sees_nothing(Blocks queries, Blocks keys, KeyBand band) { return queries.length == 0 || keys.length == 0 || band.high < band.low; }
+static bool sees_nothing(Blocks queries, Blocks keys, KeyBand band)
+{
+    return queries.length == 0 || keys.length == 0 || band.high < band.low;
+}
 
-/* Executed pairs (whole query block, whole key block). The last row of block i is i Br + Br - 1, and floor(x / Bc) + 1 blocks begin at or
- * before key x. */
+/* Executed pairs (whole query block, whole key block). The last row of block i is i Br + Br - 1, and floor(x / Bc) + 1 blocks
+ * begin at or before key x. */
 static uint64_t whole_pairs(Blocks q, Blocks k, KeyBand band, Status *status)
 {
     const int64_t last = q.size - 1 + band.high;
@@ -106,8 +113,8 @@ static bool extents_allowed(uint64_t Nq, uint64_t Nk, uint64_t Br, uint64_t Bc, 
     if (Br == 0 || Bc == 0) return status_fail(status, STATUS_USAGE, "block size 0 is not allowed; expected 1 or more");
     const uint64_t largest = max_u64(max_u64(Nq, Nk), max_u64(Br, Bc));
     if (largest > LARGEST_EXTENT)
-        return status_fail(status, STATUS_INFEASIBLE, "length or block size %" PRIu64 " is too large; expected at most %" PRIu64, largest,
-                           LARGEST_EXTENT);
+        return status_fail(status, STATUS_INFEASIBLE, "length or block size %" PRIu64 " is too large; expected at most %" PRIu64,
+                           largest, LARGEST_EXTENT);
     return true;
 }
 
@@ -140,9 +147,9 @@ static void add_term(uint64_t *sum, uint64_t pairs, uint64_t x, uint64_t y, cons
     *sum = checked_add(*sum, checked_mul(pairs, checked_mul(x, y, what, status), what, status), what, status);
 }
 
-static void add_pairs(PairSums *s, const CountedProblem *p, uint64_t pairs, int64_t block_rows, int64_t block_keys, Status *status)
+static void add_pairs(PairSums *s, const CountedProblem *p, uint64_t pairs, int64_t rows, int64_t keys, Status *status)
 {
-    const uint64_t r = (uint64_t)block_rows, c = (uint64_t)block_keys;
+    const uint64_t r = (uint64_t)rows, c = (uint64_t)keys;
     if (pairs == 0) return;
     add_term(&s->pairs, pairs, 1, 1, "tile pairs", status);
     add_term(&s->rows, pairs, r, 1, "rows of tile pairs", status);
@@ -166,7 +173,7 @@ static PairSums pair_sums(const CountedProblem *p, KeyBand band, Status *status)
         add_pairs(&s, p, tail_meeting(k, tail_sees_first, tail_sees_last), q.tail, k.tail, status);
     }
     if (k.tail > 0) add_pairs(&s, p, whole_blocks_meeting(q, tail_seen_first, tail_seen_last), q.size, k.tail, status);
-    s.seeing_rows = rows_meeting(q, -band.high, k.length - 1 - band.low);       /* blocks with a row i: i + high >= 0, i + low <= Nk - 1 */
+    s.seeing_rows = rows_meeting(q, -band.high, k.length - 1 - band.low);   /* i + high >= 0 and i + low <= Nk - 1 */
     s.seen_keys = rows_meeting(k, band.low, q.length - 1 + band.high);
     return s;
 }
@@ -214,8 +221,8 @@ static Account open_account(const CountedProblem *p, bool masked, ClosedForm *fo
     return a;
 }
 
-static void move(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows, uint64_t *sm_bytes, uint64_t *hbm_elements,
-                 uint64_t *hbm_bytes)
+static void move(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows, uint64_t *sm_bytes,
+                 uint64_t *hbm_elements, uint64_t *hbm_bytes)
 {
     const uint64_t row_heads = checked_mul(a->heads, asked_rows, x->name, a->status);
     const uint64_t asked = checked_mul(row_heads, x->cols, x->name, a->status);
@@ -226,8 +233,8 @@ static void move(const Account *a, const Operand *x, uint64_t asked_rows, uint64
     *hbm_bytes = checked_add(*hbm_bytes, checked_mul(hbm, x->bytes, x->name, a->status), x->name, a->status);
 }
 
-/* One launch's loads of an operand, in rows: what the blocks of one query head ask for, and what an ideal L2 fetches for one head of the
- * operand. Grouped query heads ask for the same K and V again, an ideal L2 fetches them once. */
+/* One launch's loads of an operand, in rows: what the blocks of one query head ask for, and what an ideal L2 fetches for one
+ * head of the operand. Grouped query heads ask for the same K and V again, an ideal L2 fetches them once. */
 static void loads(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows)
 {
     move(a, x, asked_rows, fresh_rows, &a->form->l2_to_sm_bytes, &a->form->hbm_read_elements, &a->form->hbm_read_bytes);
@@ -246,9 +253,15 @@ static void count(const Account *a, uint64_t *counter, const char *name, uint64_
     *counter = checked_add(*counter, checked_mul(a->heads, head, name, a->status), name, a->status);
 }
 
-static void nonmatmul(const Account *a, uint64_t each, uint64_t x, uint64_t y) { count(a, &a->form->nonmatmul_ops, "nonmatmul_ops", each, x, y); }
+static void nonmatmul(const Account *a, uint64_t each, uint64_t x, uint64_t y)
+{
+    count(a, &a->form->nonmatmul_ops, "nonmatmul_ops", each, x, y);
+}
 
-static void exponentials(const Account *a, uint64_t each, uint64_t x) { count(a, &a->form->exp_ops, "exp_ops", each, x, 1); }
+static void exponentials(const Account *a, uint64_t each, uint64_t x, uint64_t y)
+{
+    count(a, &a->form->exp_ops, "exp_ops", each, x, y);
+}
 
 static void operand_reads(const Account *a, uint64_t bytes, uint64_t x, uint64_t y)
 {
@@ -281,8 +294,8 @@ static void read_qkv(const Account *a)
 
 /* ---------------------------------------------------------------------------------------------------------- 3. algorithms */
 
-/* Algorithm 0: three launches. Nothing is skipped under a mask, so the pairs are those of the full matrix. Softmax rows that do not fit on
- * chip are read twice: a first pass for m and l, in `parts` of a row, and a second one for P. */
+/* Algorithm 0: three launches. Nothing is skipped under a mask, so the pairs are those of the full matrix. Softmax rows that do
+ * not fit on chip are read twice: a first pass for m and l, in `parts` of a row, and a second one for P. */
 bool closed_form_standard(const CountedProblem *p, ClosedForm *form, Status *status)
 {
     const Account a = open_account(p, false, form, status);
@@ -301,11 +314,11 @@ bool closed_form_standard(const CountedProblem *p, ClosedForm *form, Status *sta
     loads(&a, &S, whole_rows ? a.Nq : 2 * a.Nq, a.Nq);          /* kernel 2, in shared memory */
     stores(&a, &P, a.Nq, a.Nq);
     copies(&a, (whole_rows ? 2 : 3) * e, a.Nq, a.Nk);
-    nonmatmul(&a, whole_rows ? 5 : 7, a.Nq, a.Nk);              /* max 1, subtract and exp 2, sum 1, divide 1; long rows: exp twice */
+    nonmatmul(&a, whole_rows ? 5 : 7, a.Nq, a.Nk);              /* max 1, exp of a difference 2, sum 1, divide 1; or exp twice */
     nonmatmul(&a, 4, a.Nq, parts);                              /* long rows: alpha 2, alpha l + sum 2 */
-    exponentials(&a, whole_rows ? 1 : 2, s->area);
-    count(&a, &form->exp_ops, "exp_ops", 1, a.Nq, parts);
-    thread_touches(&a, (whole_rows ? 6 : 8) * e, a.Nq, a.Nk);   /* max 1, exp 2, sum 1, divide 2; long rows: exp twice */
+    exponentials(&a, whole_rows ? 1 : 2, a.Nq, a.Nk);
+    exponentials(&a, 1, a.Nq, parts);
+    thread_touches(&a, (whole_rows ? 6 : 8) * e, a.Nq, a.Nk);   /* max 1, exp 2, sum 1, divide 2; or exp twice */
 
     loads(&a, &P, a.Nq, a.Nq);                                  /* kernel 3: P once, V once per query block, O written */
     loads(&a, &a.V, s->keys, s->seen_keys);
@@ -319,8 +332,8 @@ bool closed_form_standard(const CountedProblem *p, ClosedForm *form, Status *sta
     return status_ok(status);
 }
 
-/* As listed (Algorithm 1): launches `init` and `forward`; keys outside. Everything is in one on-chip memory, so threads reach S, O, l and
- * m in shared memory. Per executed pair of r rows and c keys: */
+/* As listed (Algorithm 1): launches `init` and `forward`; keys outside. Everything is in one on-chip memory, so threads reach
+ * S, O, l and m in shared memory. */
 bool closed_form_fa1(const CountedProblem *p, ClosedForm *form, Status *status)
 {
     const Account a = open_account(p, true, form, status);
@@ -341,22 +354,23 @@ bool closed_form_fa1(const CountedProblem *p, ClosedForm *form, Status *status)
     nonmatmul(&a, 5, s->area, 1);       /* scale 1, max 1, subtract and exp 2, sum 1 */
     nonmatmul(&a, 8, s->rows, 1);       /* max(m, m~) 1, two weights 2 each, l w 1, l~ w~ 1, their sum 1 */
     nonmatmul(&a, 4, s->rows, a.d);     /* O l w 1, P V w~ 1, their sum 1, divided by l_new 1 */
-    exponentials(&a, 1, s->area);
-    exponentials(&a, 2, s->rows);
+    exponentials(&a, 1, s->area, 1);
+    exponentials(&a, 2, s->rows, 1);
 
     read_qkv(&a);
     operand_reads(&a, e, s->area, groups(p->d, p->shape_n));    /* P */
-    copies(&a, 2 * e, s->seen_keys, a.d);                       /* K, V in; Q, O, l, m in; O, l out (m_new leaves from registers) */
+    copies(&a, 2 * e, s->seen_keys, a.d);                       /* K, V in; Q, O, l, m in; O, l out (m_new is in registers) */
     copies(&a, 3 * e, s->rows, a.d);
     copies(&a, 3 * t, s->rows, 1);
     thread_touches(&a, 8 * t + e, s->area, 1);                  /* S: product 1, scale 2, max 1, exp 2, sum 1, and 1 -> P */
     thread_touches(&a, 6 * e, s->rows, a.d);                    /* O: weighted 2, added to 2, divided 2 */
-    thread_touches(&a, 8 * t, s->rows, 1);                      /* m: max 1, weight 1; l: weighted 2, read 1, added to 2, divides 1 */
+    thread_touches(&a, 8 * t, s->rows, 1);                      /* m: max 1, weight 1; l: weighted 2, used, added to 2, used */
     return status_ok(status);
 }
 
-/* As shipped: launches `forward` and `empty rows`; keys outside, one statistic L, and neither O nor L is read at the first visit of a
- * query block (Σ r - seeing_rows are the rows of later visits). An ideal L2 never reads them: the launch itself has written them. */
+/* As shipped: launches `forward` and `empty rows`; keys outside, one statistic L, and neither O nor L is read at the first
+ * visit of a query block (Σ r - seeing_rows are the rows of later visits). An ideal L2 never reads them: the launch itself has
+ * written them. */
 bool closed_form_fa1_shipped(const CountedProblem *p, ClosedForm *form, Status *status)
 {
     const Account a = open_account(p, true, form, status);
@@ -377,8 +391,8 @@ bool closed_form_fa1_shipped(const CountedProblem *p, ClosedForm *form, Status *
     nonmatmul(&a, 5, s->area, 1);       /* scale 1, max 1, subtract and exp 2, sum 1 */
     nonmatmul(&a, 3, s->rows, 1);       /* e^(L - m) 2, added to the sum 1 */
     nonmatmul(&a, 3, s->rows, a.d);     /* O weighted 1, P V added 1, divided 1 */
-    exponentials(&a, 1, s->area);
-    exponentials(&a, 1, s->rows);
+    exponentials(&a, 1, s->area, 1);
+    exponentials(&a, 1, s->rows, 1);
 
     read_qkv(&a);                       /* P, O and L stay in registers */
     copies(&a, 2 * e, s->seen_keys, a.d);
@@ -404,8 +418,8 @@ bool closed_form_fa2(const CountedProblem *p, ClosedForm *form, Status *status)
     nonmatmul(&a, 4, s->rows, 1);       /* alpha 2, alpha l + sum 2 */
     nonmatmul(&a, 2, s->rows, a.d);     /* O rescaled 1, P V added 1 */
     nonmatmul(&a, 1, a.Nq, a.d);        /* line 12, once: O / l */
-    exponentials(&a, 1, s->area);
-    exponentials(&a, 1, s->rows);
+    exponentials(&a, 1, s->area, 1);
+    exponentials(&a, 1, s->rows, 1);
 
     read_qkv(&a);                       /* P stays in registers */
     copies(&a, e, s->seeing_rows, a.d);
@@ -437,7 +451,8 @@ uint64_t fa1_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status)
 uint64_t fa2_elements(uint64_t N, uint64_t d, uint64_t Br, Status *status)
 {
     static const char *const what = "2Nd + N + 2Nd Tr";
-    return checked_add(passes(2, 1, N, d, what, status), passes(checked_mul(2, ceil_div(N, Br), what, status), 0, N, d, what, status), what, status);
+    const uint64_t kv_passes = checked_mul(2, ceil_div(N, Br), what, status);
+    return checked_add(passes(2, 1, N, d, what, status), passes(kv_passes, 0, N, d, what, status), what, status);
 }
 
 uint64_t fa1_published_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status)

@@ -52,7 +52,7 @@ static void fa1_block(Block *b, const void *arguments, uint64_t index)
     Tile *k = shared_tile(b, "K", type, Bc, d), *v = shared_tile(b, "V", type, Bc, d);
     Tile *q = shared_tile(b, "Q", type, Br, d), *o = shared_tile(b, "O", type, Br, d);
     Rows *l = shared_tile(b, "l", statistic, Br, 1), *m = shared_tile(b, "m", statistic, Br, 1);
-    Tile *s = shared_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc);
+    Tile *s = shared_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a);
     Tile *pv = register_tile(b, "PV", statistic, Br, d);
     Rows *nothing = row_vector(b, "-inf", statistic, Br), *m_tile = row_vector(b, "m~", statistic, Br);
     Rows *l_tile = row_vector(b, "l~", statistic, Br), *m_new = row_vector(b, "m_new", statistic, Br);
@@ -75,7 +75,8 @@ static void fa1_block(Block *b, const void *arguments, uint64_t index)
             row_max(w, m_tile, nothing, s);                 /* line 10: m~ = rowmax S, P~ = e^(S - m~), l~ = rowsum P~ */
             exp_rows(w, s, s, m_tile);
             row_sum(w, l_tile, s);
-            convert(w, p, s);
+            keep_or_load(w, a, z, s, i, j);
+            drop_and_convert(w, a, p, s, z);
             rows_max(w, m_new, m, m_tile);                  /* line 11: m_new = max(m, m~) */
             rows_exp_difference(w, old_weight, m, m_new);
             rows_exp_difference(w, tile_weight, m_tile, m_new);
@@ -101,7 +102,7 @@ static bool fa1_forward(Machine *machine, Attention *a)
                    machine_tensor(machine, "m", a->statistic, s->batch, s->heads, s->seqlen_q, 1)};
     const Kernel init = attention_kernel(&algorithm_fa1, "fa1_init", a, fa1_init_block);
     const Kernel forward = attention_kernel(&algorithm_fa1, "fa1_forward", a, fa1_block);
-    return launch(machine, &init, one_block_per_head(a), &f) && launch(machine, &forward, one_block_per_head(a), &f);
+    return launch_keep_mask(machine, a, forward) && launch(machine, &init, one_block_per_head(a), &f) && launch(machine, &forward, one_block_per_head(a), &f);
 }
 
 /* --------------------------------------------------------------------------------------------------------------- as shipped */
@@ -115,7 +116,7 @@ static void fa1_shipped_block(Block *b, const void *arguments, uint64_t index)
     Stream *w = stream(b, "compute", 4);
 
     Tile *k = shared_tile(b, "K", type, Bc, d), *v = shared_tile(b, "V", type, Bc, d), *q = shared_tile(b, "Q", type, Br, d);
-    Tile *s = register_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc);
+    Tile *s = register_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a);
     Tile *o = register_tile(b, "O", statistic, Br, d), *pv = register_tile(b, "PV", statistic, Br, d);
     Rows *lse = row_vector(b, "L", statistic, Br), *m = row_vector(b, "m", statistic, Br), *l = row_vector(b, "l", statistic, Br);
     Rows *weight = row_vector(b, "e^(L - m)", statistic, Br);
@@ -144,7 +145,8 @@ static void fa1_shipped_block(Block *b, const void *arguments, uint64_t index)
             rows_exp_difference(w, weight, lse, m);         /* e^(L - m): the old sum in the new unit */
             row_sum(w, l, s);
             rows_add(w, l, weight);                         /* l = e^(L - m) + rowsum P */
-            convert(w, p, s);
+            keep_or_load(w, a, z, s, i, j);
+            drop_and_convert(w, a, p, s, z);
             matmul_nn(w, pv, p, v);
             scale_rows(w, o, weight);                       /* O = diag(l)^-1 (e^(L - m) O + P V_j) */
             add(w, o, pv);
@@ -178,7 +180,7 @@ static bool fa1_shipped_forward(Machine *machine, Attention *a)
     a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     const Kernel forward = attention_kernel(&algorithm_fa1_shipped, "fa1_forward", a, fa1_shipped_block);
     const Kernel empty = attention_kernel(&algorithm_fa1_shipped, "fa1_empty_rows", a, fa1_shipped_empty_block);
-    return launch(machine, &forward, one_block_per_head(a), a) && launch(machine, &empty, one_block_per_query_block(a), a);
+    return launch_keep_mask(machine, a, forward) && launch(machine, &forward, one_block_per_head(a), a) && launch(machine, &empty, one_block_per_query_block(a), a);
 }
 
 /* Steps of 16 query rows; 256 keys up to head dim 64, 128 above (flash-attention at commit 72ad03ea). */

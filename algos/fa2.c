@@ -21,7 +21,7 @@ static void fa2_block(Block *b, const void *arguments, uint64_t i)
     Tile *k = shared_tile(b, "K", type, Bc, d);
     Tile *v = shared_tile(b, "V", type, Bc, d);
     Tile *s = register_tile(b, "S", statistic, Br, Bc);
-    Tile *p = tile_view(s, "P", type, Br, Bc);
+    Tile *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a);
     Tile *o = register_tile(b, "O", statistic, Br, d);
     Rows *m = row_vector(b, "m", statistic, Br), *m_new = row_vector(b, "m_new", statistic, Br);
     Rows *l = row_vector(b, "l", statistic, Br), *alpha = row_vector(b, "alpha", statistic, Br);
@@ -41,7 +41,8 @@ static void fa2_block(Block *b, const void *arguments, uint64_t i)
         rows_exp_difference(w, alpha, m, m_new);            /*         alpha = e^(m - m_new) */
         exp_rows(w, s, s, m_new);                           /*         P = e^(S - m_new) */
         row_sum_scaled(w, l, alpha, s);                     /*         l = alpha l + rowsum P */
-        convert(w, p, s);
+        keep_or_load(w, a, z, s, i, j);
+        drop_and_convert(w, a, p, s, z);                    /*         P as an operand, dropped where Z = 0 */
         scale_rows(w, o, alpha);                            /* line 10: O = diag(alpha) O + P V_j */
         load(w, v, a->V, j * Bc);
         matmul_nn_add(w, o, p, v);
@@ -60,7 +61,7 @@ static bool fa2_forward(Machine *machine, Attention *a)
     const AttentionShape *s = &a->shape;
     a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     const Kernel kernel = attention_kernel(&algorithm_fa2, "fa2_forward", a, fa2_block);
-    return launch(machine, &kernel, one_block_per_query_block(a), a);
+    return launch_keep_mask(machine, a, kernel) && launch(machine, &kernel, one_block_per_query_block(a), a);
 }
 
 /* Real tiles: flash-attention 2.x, hdim tables for sm80 (head dim 256: the A100's). */
@@ -84,4 +85,7 @@ const Algorithm algorithm_fa2 = {
     .geometry = fa2_geometry,
     .forward = fa2_forward,
     .closed_form = closed_form_fa2,
+    .backward = fa2_backward,
+    .backward_tiles = fa2_backward_tiles,
+    .backward_closed_form = closed_form_fa2_backward,
 };

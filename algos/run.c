@@ -19,6 +19,39 @@ bool attention_run_forward(AttentionRun *run)
 
 void attention_run_free(AttentionRun *run) { machine_free(&run->machine); }
 
+bool attention_run_prepare_backward(AttentionRun *run, TileSize tiles, BackwardVariant variant)
+{
+    Machine *machine = &run->machine;
+    const RunSetup *setup = &run->setup;
+    const AttentionShape *shape = &run->attention.shape;
+    if (setup->algorithm->backward == NULL)
+        return status_fail(machine->status, STATUS_INFEASIBLE, "%s has no backward pass", setup->algorithm->name);
+    if (tiles.Br == 0 && !fitting_backward_tiles(setup->algorithm, shape, setup->profile, machine->alloc, &tiles, machine->status)) return false;
+    if (!attention_init_backward(&run->attention, machine)) return false;
+    run->backward_tiles = tiles;
+    run->attention.variant = variant;
+    return true;
+}
+
+static void use_tiles(AttentionRun *run, TileSize tiles)
+{
+    run->attention.Br = tiles.Br;
+    run->attention.Bc = tiles.Bc;
+}
+
+bool attention_run_backward(AttentionRun *run)
+{
+    const Algorithm *algorithm = run->setup.algorithm;
+    use_tiles(run, run->backward_tiles);
+    run->backward_problem = counted_backward(algorithm, &run->attention, &run->machine);
+    machine_clear_ledger(&run->machine);
+    const bool ok = (algorithm->backward_closed_form == NULL ||
+                     algorithm->backward_closed_form(&run->backward_problem, &run->closed_form, run->machine.status)) &&
+                    algorithm->backward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+    use_tiles(run, run->setup.tiles);
+    return ok;
+}
+
 bool attention_count(AttentionRun *run, const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, L2Model l2,
                      const Profile *profile, Alloc *alloc, Status *status)
 {

@@ -21,6 +21,8 @@ typedef struct {
     Machine machine;
     Attention attention;
     CountedProblem problem;     /* what the closed forms take */
+    TileSize backward_tiles;
+    CountedBackward backward_problem;
     Totals totals;              /* after attention_run_forward */
     ClosedForm closed_form;     /* from the start, all zero when the algorithm has none */
 } AttentionRun;
@@ -32,6 +34,13 @@ bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const Atten
 bool attention_run_forward(AttentionRun *run);
 
 void attention_run_free(AttentionRun *run);
+
+/* The backward pass of a prepared run: adds dO, dQ, dK, dV and the closed form for these tiles ({0, 0}: fitting_backward_tiles()). */
+bool attention_run_prepare_backward(AttentionRun *run, TileSize tiles, BackwardVariant variant);
+
+/* Launches the backward kernels. When computing, after attention_run_forward: they need its O and L (or P). totals, closed_form and the
+ * machine's ledger then are the backward pass' alone. */
+bool attention_run_backward(AttentionRun *run);
 
 /* prepare and forward in one go, in MODE_COUNT. */
 bool attention_count(AttentionRun *run, const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, L2Model l2,

@@ -7,13 +7,13 @@
  * Under an ideal L2 each operand is counted once per kernel, as the paper does; without L2 the tiled products also show their re-reads (K and V
  * once per query block). A mask saves nothing: all of S is computed, then -inf is written over the hidden part (§2.5). The scale rides
  * on the first product as a GEMM's alpha. The softmax holds whole rows on chip; rows too long for that are read twice.
- * Keeps no L. Left out: dropout, splitting d over several passes.
+ * Keeps no L. Left out: splitting d over several passes.
  */
 #include "algorithm.h"
 
 typedef struct {
     Attention *attention;
-    Tensor *S, *P;
+    Tensor *S;
     uint32_t softmax_rows, softmax_cols;        /* the part of S that a softmax block holds */
 } Standard;
 
@@ -44,7 +44,7 @@ static void softmax_whole_rows(Stream *w, const Standard *f, Tile *s, Rows *m, R
     exp_rows(w, s, s, m);
     row_sum(w, l, s);
     divide_rows(w, s, l);
-    store(w, f->P, row, s);
+    store(w, f->attention->P, row, s);
 }
 
 /* Rows that do not fit: one pass for m and l (online), a second for P. */
@@ -70,7 +70,7 @@ static void softmax_long_rows(Stream *w, const Standard *f, Tile *s, Rows *m, Ro
         load_part(w, s, f->S, row, col);
         exp_rows(w, s, s, m);
         divide_rows(w, s, l);
-        store_part(w, f->P, row, col, s);
+        store_part(w, f->attention->P, row, col, s);
     }
 }
 
@@ -93,26 +93,18 @@ static void pv_block(Block *b, const void *arguments, uint64_t i)
     const uint32_t Br = a->Br, Bc = a->Bc, d = (uint32_t)a->shape.head_dim;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *p = shared_tile(b, "P", a->shape.dtype, Br, Bc), *v = shared_tile(b, "V", a->shape.dtype, Bc, d);
-    Tile *o = register_tile(b, "O", a->statistic, Br, d);
+    Tile *o = register_tile(b, "O", a->statistic, Br, d), *z = keep_tile(b, a);
 
     fill(w, o, live_rows(a, i), d, 0.0);
     for (uint64_t j = 0; j < key_blocks(a); j++) {
-        load_part(w, p, f->P, i * Br, j * Bc);
+        load_part(w, p, f->attention->P, i * Br, j * Bc);
         declare_masked(w, p, i * Br, j * Bc, a->band);
+        keep_or_load(w, a, z, p, i, j);
+        if (z != NULL) apply_dropout(w, p, p, z, a->shape.dropout.p);
         load(w, v, a->V, j * Bc);
         matmul_nn_continue(w, o, p, v);
     }
     store(w, a->O, i * Br, o);
-}
-
-/* As many whole rows as fit, at most 32; else one row in pieces. */
-static void choose_softmax_part(Standard *f, const Machine *machine)
-{
-    const AttentionShape *s = &f->attention->shape;
-    const uint64_t cols = standard_softmax_cols(machine->profile->smem_bytes_per_block, s);
-    f->softmax_cols = (uint32_t)cols;
-    f->softmax_rows = 32;
-    while (f->softmax_rows > 1 && f->softmax_rows * cols * element_bytes(s->dtype) > machine->profile->smem_bytes_per_block) f->softmax_rows /= 2;
 }
 
 static bool standard_forward(Machine *machine, Attention *a)
@@ -120,13 +112,13 @@ static bool standard_forward(Machine *machine, Attention *a)
     const AttentionShape *s = &a->shape;
     Standard f = {.attention = a};
     f.S = machine_tensor(machine, "S", s->dtype, s->batch, s->heads, s->seqlen_q, s->seqlen_k);
-    f.P = machine_tensor(machine, "P", s->dtype, s->batch, s->heads, s->seqlen_q, s->seqlen_k);
-    choose_softmax_part(&f, machine);
+    a->P = machine_tensor(machine, "P", s->dtype, s->batch, s->heads, s->seqlen_q, s->seqlen_k);
+    standard_strip(machine->profile->smem_bytes_per_block, s, &f.softmax_rows, &f.softmax_cols);
     const Kernel qk = attention_kernel(&algorithm_standard, "standard_qk", a, qk_block);
     const Kernel softmax = attention_kernel(&algorithm_standard, "standard_softmax", a, softmax_block);
     const Kernel pv = attention_kernel(&algorithm_standard, "standard_pv", a, pv_block);
     const Grid rows = {ceil_div(s->seqlen_q, f.softmax_rows), s->heads, s->batch};
-    return launch(machine, &qk, one_block_per_query_block(a), &f) && launch(machine, &softmax, rows, &f) &&
+    return launch_keep_mask(machine, a, pv) && launch(machine, &qk, one_block_per_query_block(a), &f) && launch(machine, &softmax, rows, &f) &&
            launch(machine, &pv, one_block_per_query_block(a), &f);
 }
 
@@ -151,4 +143,7 @@ const Algorithm algorithm_standard = {
     .geometry = standard_geometry,
     .forward = standard_forward,
     .closed_form = closed_form_standard,
+    .backward = standard_backward,
+    .backward_tiles = standard_tiles,
+    .backward_closed_form = closed_form_standard_backward,
 };

@@ -255,7 +255,7 @@ static bool run_attn(Context *cx, Report *report)
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
     if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status)) return false;
     cx->alloc->limit_bytes = MAX_NUMERIC_BYTES;
-    report_param_text(report, "algorithm", algorithm->title);
+    report_param_text(report, "title", algorithm->title);
     report_param_text(report, "source", algorithm->source);
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
         const OptionPoint point = options_point(cx->options, i);

@@ -13,11 +13,11 @@ void *alloc_array(Alloc *alloc, uint64_t count, uint64_t size, const char *what,
 {
     Status overflow = {0};
     const uint64_t bytes = checked_mul(count, size, what, &overflow);
-    const uint64_t total = (bytes / ALIGNMENT + 2) * ALIGNMENT;
     alloc->requests++;
     const bool over_limit = alloc->limit_bytes != 0 && (bytes > alloc->limit_bytes || alloc->live_bytes > alloc->limit_bytes - bytes);
-    const bool refused = !status_ok(&overflow) || total > SIZE_MAX / 2 || alloc->requests == alloc->fail_at || over_limit;
-    char *base = refused ? NULL : aligned_alloc(ALIGNMENT, (size_t)total);
+    const bool refused = !status_ok(&overflow) || bytes > SIZE_MAX / 2 || alloc->requests == alloc->fail_at || over_limit;
+    const size_t total = refused ? 0 : ((size_t)bytes / ALIGNMENT + 2) * ALIGNMENT;
+    char *base = refused ? NULL : aligned_alloc(ALIGNMENT, total);
     if (base == NULL) {
         status_fail(status, STATUS_IO, "out of memory: %s needs %" PRIu64 " x %" PRIu64 " bytes", what, count, size);
         return NULL;

@@ -81,6 +81,7 @@ typedef struct {
 static const ElementRow ELEMENTS[] = {
     [ELEMENT_F64] = {"f64", 8},   [ELEMENT_F32] = {"f32", 4},   [ELEMENT_BF16] = {"bf16", 2},
     [ELEMENT_FP16] = {"fp16", 2}, [ELEMENT_E4M3] = {"e4m3", 1}, [ELEMENT_E5M2] = {"e5m2", 1},
+    [ELEMENT_U8] = {"u8", 1},
 };
 
 enum { ELEMENT_COUNT = sizeof ELEMENTS / sizeof ELEMENTS[0] };
@@ -104,7 +105,8 @@ void round_elements(ElementType type, float *x, uint64_t count)
 {
     switch (type) {
     case ELEMENT_F64:
-    case ELEMENT_F32: break;
+    case ELEMENT_F32:
+    case ELEMENT_U8: break;
     case ELEMENT_BF16:
         for (uint64_t i = 0; i < count; i++) x[i] = round_bf16(x[i]);
         break;

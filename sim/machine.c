@@ -1,6 +1,7 @@
 /* machine.c - tensors, launches, on-chip arenas and the ledger. See machine.h; the operations are in ops.c. */
 #include "machine.h"
 #include "checked.h"
+#include "philox.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static const struct {
 } operations[OPERATION_KINDS] = {
     [OP_LOAD] = {"load", 0},
     [OP_STORE] = {"store", 0},
+    [OP_ATOMIC_ADD] = {"atomic_add", 0},
     [OP_MATMUL] = {"matmul", 0},
     [OP_ACCUMULATE] = {"accumulate", 1},
     [OP_MASK] = {"mask", 0},
@@ -40,6 +42,11 @@ static const struct {
     [OP_ROW_SUM] = {"row_sum", 1},
     [OP_SCALE_ROWS] = {"scale_rows", 1},
     [OP_DIVIDE_ROWS] = {"divide_rows", 1},
+    [OP_SUBTRACT_ROWS] = {"subtract_rows", 1},
+    [OP_MULTIPLY] = {"multiply", 1},
+    [OP_ROW_DOT] = {"row_dot", 2},
+    [OP_RANDOM_KEEP] = {"random_keep", 0},
+    [OP_DROPOUT] = {"dropout", 1},
     [OP_ROWS_SCALE_ADD] = {"rows_scale_add", 2},
     [OP_ROWS_EXP_DIFFERENCE] = {"rows_exp_difference", 2},
     [OP_ROWS_MAX] = {"rows_max", 1},
@@ -179,7 +186,7 @@ Stream *stream(Block *block, const char *name, uint32_t warps)
         block->stream_count--;
     }
     Stream *next = &block->streams[block->stream_count++];
-    *next = (Stream){.block = block, .name = name, .warps = warps};
+    *next = (Stream){.block = block, .name = name, .warps = warps, .shape = block->kernel->shape};
     return next;
 }
 
@@ -222,17 +229,33 @@ static void begin_block(Block *block, uint64_t batch, uint64_t head, uint64_t in
     block->batch = batch;
     block->head = head;
     block->index = index;
+    block->member = 0;
     block->tile_count = 0;
     block->stream_count = 0;
     for (int space = 0; space < 3; space++) block->arenas[space].used = 0;
 }
 
-static void walk(Block *block, Grid walked, const void *arguments)
+/* The order in which the blocks of a head run: as launched, or a permutation drawn from the seed (Fisher and Yates). NULL: as launched. */
+static uint64_t *block_order(const Machine *machine, uint64_t blocks)
+{
+    if (machine->config.shuffle_seed == 0 || machine->math == NULL) return NULL;
+    uint64_t *order = alloc_array(machine->alloc, blocks, sizeof *order, "the order of the blocks", machine->status);
+    if (order == NULL) return NULL;
+    for (uint64_t i = 0; i < blocks; i++) {
+        const uint64_t j = philox_element(machine->config.shuffle_seed, 0, i) % (i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    return order;
+}
+
+static void walk(Block *block, Grid walked, const uint64_t *order, const void *arguments)
 {
     const Machine *machine = block->machine;
     for (uint64_t batch = 0; batch < walked.batch; batch++)
         for (uint64_t head = 0; head < walked.heads; head++)
-            for (uint64_t index = 0; index < walked.blocks; index++) {
+            for (uint64_t k = 0; k < walked.blocks; k++) {
+                const uint64_t index = order != NULL ? order[k] : k;
                 begin_block(block, batch, head, index);
                 block->kernel->run(block, arguments, index);
                 if (block->counts.elements[OP_LOAD] > machine->walk_limit)
@@ -267,14 +290,16 @@ static void multiply_counts(Counts *counts, uint64_t heads, Status *status)
 }
 
 /* One walked head stands for all: what SMs asked for scales with the grid's heads, what ideal L2 lets through with the tensor's. */
-static Traffic multiply_traffic(const Machine *machine, const Tensor *tensor, Traffic t, uint64_t grid_heads)
+static Traffic multiply_traffic(const Machine *machine, const Tensor *tensor, Traffic t, Grid grid)
 {
     Status *status = machine->status;
-    const uint64_t hbm_heads = machine->config.l2 == L2_IDEAL ? tensor->batch * tensor->heads : grid_heads;
+    const uint64_t shared_heads = tensor->batch * min_u64(tensor->heads, grid.heads), grid_heads = grid.batch * grid.heads;
+    const uint64_t hbm_heads = machine->config.l2 == L2_IDEAL ? shared_heads : grid_heads;
     t.l2_to_sm = checked_mul(t.l2_to_sm, grid_heads, tensor->name, status);
     t.sm_to_l2 = checked_mul(t.sm_to_l2, grid_heads, tensor->name, status);
     t.hbm_read = checked_mul(t.hbm_read, hbm_heads, tensor->name, status);
     t.hbm_write = checked_mul(t.hbm_write, hbm_heads, tensor->name, status);
+    t.atomic_adds = checked_mul(t.atomic_adds, grid_heads, tensor->name, status);
     return t;
 }
 
@@ -297,9 +322,9 @@ static void record(Block *block, bool one_head)
         if (traffic.l2_to_sm == 0 && traffic.sm_to_l2 == 0) continue;
         if (machine->config.l2 == L2_NONE) {                    /* HBM sees what the SMs asked for */
             traffic.hbm_read = traffic.l2_to_sm;
-            traffic.hbm_write = traffic.sm_to_l2;
+            traffic.hbm_write = traffic.sm_to_l2 - traffic.atomic_adds;
         }
-        if (one_head) traffic = multiply_traffic(machine, &machine->tensors[i], traffic, grid_heads);
+        if (one_head) traffic = multiply_traffic(machine, &machine->tensors[i], traffic, block->grid);
         if (!grow(machine, (void **)&machine->ledger, machine->ledger_count, &machine->ledger_capacity, sizeof(LedgerRow), "ledger")) return;
         machine->ledger[machine->ledger_count++] = (LedgerRow){block->kernel->name, &machine->tensors[i], traffic};
         launch_record->row_count++;
@@ -331,7 +356,9 @@ bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *argum
     const bool one_head = machine->config.mode == MODE_COUNT && !machine->config.walk_all_heads;
     Grid walked = grid;
     if (one_head) walked = (Grid){grid.heads > 0 && grid.batch > 0 ? grid.blocks : 0, 1, 1};
-    walk(block, walked, arguments);
+    uint64_t *order = block_order(machine, walked.blocks);
+    if (status_ok(machine->status)) walk(block, walked, order, arguments);
+    alloc_free(machine->alloc, order);
     if (status_ok(machine->status)) record(block, one_head);
     free_coverage(block);
     alloc_free(machine->alloc, block);
@@ -351,6 +378,7 @@ static void add_row(Totals *totals, const LedgerRow *row, Status *status)
     sum_into(&totals->hbm_read_bytes, checked_mul(t->hbm_read, bytes, "hbm_read_bytes", status), "hbm_read_bytes", status);
     sum_into(&totals->hbm_write_bytes, checked_mul(t->hbm_write, bytes, "hbm_write_bytes", status), "hbm_write_bytes", status);
     sum_into(&totals->l2_to_sm_bytes, checked_mul(t->l2_to_sm, bytes, "l2_to_sm_bytes", status), "l2_to_sm_bytes", status);
+    sum_into(&totals->atomic_elements, checked_mul(t->atomic_adds, 2, "atomic_elements", status), "atomic_elements", status);
     sum_into(&totals->sm_to_l2_bytes, checked_mul(t->sm_to_l2, bytes, "sm_to_l2_bytes", status), "sm_to_l2_bytes", status);
 }
 
@@ -370,6 +398,12 @@ static void add_launch(Totals *totals, const LaunchRecord *launch_record, Status
     totals->sram_peak_bytes = max_u64(totals->sram_peak_bytes, launch_record->smem_peak_bytes);
     totals->register_peak_bytes = max_u64(totals->register_peak_bytes, launch_record->register_peak_bytes);
     totals->tmem_peak_bytes = max_u64(totals->tmem_peak_bytes, launch_record->tmem_peak_bytes);
+}
+
+void machine_clear_ledger(Machine *machine)
+{
+    machine->ledger_count = 0;
+    machine->launch_count = 0;
 }
 
 bool machine_totals(const Machine *machine, Totals *totals)

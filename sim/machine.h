@@ -43,12 +43,13 @@ typedef struct {
     uint64_t sm_to_l2;          /* what the SMs wrote */
     uint64_t hbm_read;          /* what HBM saw, by the L2 model */
     uint64_t hbm_write;
+    uint64_t atomic_adds;       /* elements added to; their payload is part of sm_to_l2 */
 } Traffic;
 
 /* The kinds of tile operations; operation_name() and operation_price() describe them. */
 typedef enum {
-    OP_LOAD, OP_STORE, OP_MATMUL, OP_ACCUMULATE, OP_MASK, OP_FILL, OP_CONVERT, OP_SCALE, OP_ADD, OP_ROW_MAX, OP_EXP_ROWS, OP_ROW_SUM,
-    OP_SCALE_ROWS, OP_DIVIDE_ROWS, OP_ROWS_SCALE_ADD, OP_ROWS_EXP_DIFFERENCE, OP_ROWS_MAX, OP_ROWS_MULTIPLY, OP_ROWS_ADD, OP_ROWS_LOG_SUM_EXP,
+    OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_MATMUL, OP_ACCUMULATE, OP_MASK, OP_FILL, OP_CONVERT, OP_SCALE, OP_ADD, OP_ROW_MAX, OP_EXP_ROWS, OP_ROW_SUM,
+    OP_SCALE_ROWS, OP_DIVIDE_ROWS, OP_SUBTRACT_ROWS, OP_MULTIPLY, OP_ROW_DOT, OP_RANDOM_KEEP, OP_DROPOUT, OP_ROWS_SCALE_ADD, OP_ROWS_EXP_DIFFERENCE, OP_ROWS_MAX, OP_ROWS_MULTIPLY, OP_ROWS_ADD, OP_ROWS_LOG_SUM_EXP,
     OPERATION_KINDS
 } Operation;
 
@@ -58,7 +59,7 @@ uint64_t operation_price(Operation operation);
 
 /* What one or all blocks did besides moving tensors. */
 typedef struct {
-    uint64_t elements[OPERATION_KINDS]; /* elements of the tiles that each kind of operation worked on; of OP_LOAD and OP_STORE: calls */
+    uint64_t elements[OPERATION_KINDS]; /* elements of the tiles that each kind of operation worked on; of OP_LOAD, OP_STORE and OP_ATOMIC_ADD: calls */
     uint64_t matmul_flops;              /* 2 M N K on the live rows and columns of executed tiles */
     uint64_t matmul_flops_exact_mask;   /* the same, visible (query, key) pairs only */
     uint64_t smem_operand_bytes;        /* shared memory read by tensor-core instructions */
@@ -118,6 +119,7 @@ typedef struct {
     L2Model l2;
     Precision precision;        /* of the arithmetic in MODE_NUMERIC */
     bool walk_all_heads;        /* MODE_COUNT: walk every head instead of one (a test of the multiplication) */
+    uint64_t shuffle_seed;      /* MODE_NUMERIC: not 0: the blocks of a head run in an order drawn from this seed */
     bool poison;                /* MODE_NUMERIC: tiles and new tensors start as NaN (a test that nothing unwritten is read) */
     EventObserver *observe;     /* NULL: nobody watches */
     void *observer;
@@ -221,6 +223,7 @@ struct Stream {
     Block *block;
     const char *name;
     uint32_t warps;
+    InstructionShape shape;     /* of its tensor-core instructions; the kernel's unless the block says otherwise */
 };
 
 typedef struct {
@@ -232,6 +235,7 @@ struct Block {
     const Kernel *kernel;
     Grid grid;
     uint64_t index, head, batch;
+    uint64_t member;                        /* for tensors with more heads than the grid: which of the block's heads; set by the kernel */
     Arena arenas[3];                    /* by Space */
     Tile tiles[MAX_TILES];
     uint32_t tile_count;
@@ -271,5 +275,8 @@ typedef struct {
 } Totals;
 
 bool machine_totals(const Machine *machine, Totals *totals);
+
+/* Forgets launches and ledger so far; tensors stay. What follows is counted alone. */
+void machine_clear_ledger(Machine *machine);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "ops.h"
 #include "checked.h"
+#include "philox.h"
 
 #include <math.h>
 
@@ -101,9 +102,10 @@ static bool same_shape(const Stream *w, Operation operation, const Tile *a, uint
 
 /* ------------------------------------------------------------------------------------------------- between HBM and the block */
 
+/* Fewer heads than the grid: consecutive blocks share one. More: a block has several, and says which it means. */
 static uint64_t head_of(const Block *block, const Tensor *tensor)
 {
-    return block->batch * tensor->heads + block->head * tensor->heads / block->grid.heads;
+    return block->batch * tensor->heads + block->head * tensor->heads / block->grid.heads + (tensor->heads > block->grid.heads ? block->member : 0);
 }
 
 /* Coverage of a tensor's head; when one head stands for all there is one. */
@@ -114,13 +116,13 @@ static Coverage *coverage_of(const Stream *w, Coverage **array, const Tensor *te
     const uint32_t i = tensor->index;
     if (block->touched[i] == NULL) {
         const bool one_head = machine->config.mode == MODE_COUNT && !machine->config.walk_all_heads;
-        const uint64_t heads = one_head ? 1 : tensor->batch * tensor->heads;
+        const uint64_t heads = one_head ? max_u64(tensor->heads / block->grid.heads, 1) : tensor->batch * tensor->heads;
         block->touched[i] = alloc_array(machine->alloc, heads, sizeof(Coverage), "coverage", machine->status);
         block->written[i] = alloc_array(machine->alloc, heads, sizeof(Coverage), "coverage", machine->status);
         if (block->touched[i] == NULL || block->written[i] == NULL) return NULL;
         block->coverage_heads[i] = heads;
     }
-    return &array[i][head < block->coverage_heads[i] ? head : 0];
+    return &array[i][head];
 }
 
 static Region region_of(const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
@@ -139,7 +141,8 @@ static void count_load(const Stream *w, const Tile *tile, const Tensor *tensor, 
     if (touched != NULL) count(w, &traffic->hbm_read, coverage_add(touched, &region, machine->alloc, machine->status));
 }
 
-static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+/* An addition at L2 needs the old value there: if nobody has brought or written it, HBM is read too. */
+static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col, bool needs_old_value)
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
@@ -149,7 +152,8 @@ static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor,
     const uint64_t head = head_of(w->block, tensor);
     Coverage *touched = coverage_of(w, w->block->touched, tensor, head), *written = coverage_of(w, w->block->written, tensor, head);
     if (touched == NULL || written == NULL) return;
-    coverage_add(touched, &region, machine->alloc, machine->status);
+    const uint64_t fresh = coverage_add(touched, &region, machine->alloc, machine->status);
+    if (needs_old_value) count(w, &traffic->hbm_read, fresh);
     count(w, &traffic->hbm_write, coverage_add(written, &region, machine->alloc, machine->status));
 }
 
@@ -166,6 +170,12 @@ static bool inside(const Stream *w, const Tensor *tensor, uint64_t row, uint64_t
     if (row < tensor->rows && col < tensor->cols) return true;
     return status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: row %" PRIu64 ", column %" PRIu64 " is outside tensor %s",
                        w->block->kernel->name, row, col, tensor->name);
+}
+
+/* A tile is written as far as it is live; it may not reach over the tensor's edge. */
+static bool stays_inside(const Stream *w, const Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
+{
+    return same_shape(w, OP_STORE, tile, (uint32_t)min_u64(tile->rows, tensor->rows - row), (uint32_t)min_u64(tile->cols, tensor->cols - col));
 }
 
 /* A whole tile like the one before, which HBM sees always (no L2) or never (rows that the ideal L2 holds). */
@@ -211,13 +221,9 @@ void load(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
 
 void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
 {
-    if (!alive(w) || !inside(w, tensor, row, col)) return;
-    if (tile->rows > tensor->rows - row || tile->cols > tensor->cols - col) {
-        same_shape(w, OP_STORE, tile, (uint32_t)min_u64(tile->rows, tensor->rows - row), (uint32_t)min_u64(tile->cols, tensor->cols - col));
-        return;
-    }
+    if (!alive(w) || !inside(w, tensor, row, col) || !stays_inside(w, tensor, row, col, tile)) return;
     count_elements(w, OP_STORE, 1);
-    count_store(w, tile, tensor, row, col);
+    count_store(w, tile, tensor, row, col, false);
     count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) math_of(w)->store(memory_at(w->block, tensor, row, col), tensor->cols, matrix(tile), tensor->type);
     report(w, OP_STORE, NULL, tile, NULL, NULL);
@@ -225,12 +231,23 @@ void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Til
 
 void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile) { store_part(w, tensor, row, 0, tile); }
 
+void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile)
+{
+    if (!alive(w) || !inside(w, tensor, row, 0) || !stays_inside(w, tensor, row, 0, tile)) return;
+    count_elements(w, OP_ATOMIC_ADD, 1);
+    count(w, &w->block->traffic[tensor->index].atomic_adds, tile->area);
+    count_store(w, tile, tensor, row, 0, true);
+    count_copy(w, tile);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->accumulate(memory_at(w->block, tensor, row, 0), tensor->cols, matrix(tile));
+    report(w, OP_ATOMIC_ADD, NULL, tile, NULL, NULL);
+}
+
 /* ------------------------------------------------------------------------------------------------------------ tensor cores */
 
 /* Shared memory read by the instructions of an M x N product: see InstructionShape. */
 static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uint64_t m, uint64_t n)
 {
-    const InstructionShape shape = w->block->kernel->shape;
+    const InstructionShape shape = w->shape;
     uint64_t bytes = 0;
     if (a->space == SPACE_SHARED) bytes += (shape.n ? ceil_div(n, shape.n) : 1) * a->area * a->element_bytes;
     if (b->space == SPACE_SHARED) bytes += (shape.m ? ceil_div(m, shape.m) : 1) * b->area * b->element_bytes;
@@ -257,56 +274,61 @@ static inline bool is_repeated(const Tile *c, const Tile *a, const Tile *b)
            c->right_cols == b->cols;
 }
 
-static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b)
+static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b, uint32_t depth)
 {
-    c->depth = a->cols;
+    c->depth = depth;
     c->left = a;
     c->right = b;
     c->left_rows = a->rows;
     c->left_cols = a->cols;
     c->right_rows = b->rows;
     c->right_cols = b->cols;
-    c->product_flops = 2 * c->area * a->cols;
+    c->product_flops = 2 * c->area * depth;
     c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
 }
 
-static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, bool b_transposed, double alpha, ProductKind kind)
+/* Which operand is transposed. */
+typedef enum { PRODUCT_NN, PRODUCT_NT, PRODUCT_TN } ProductForm;
+
+static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
-    const bool accumulate = kind != PRODUCT_REPLACES;
+    const bool accumulate = kind != PRODUCT_REPLACES, a_transposed = form == PRODUCT_TN, b_transposed = form == PRODUCT_NT;
     if (!alive(w)) return;
-    const uint32_t m = a->rows, n = b_transposed ? b->rows : b->cols, k = a->cols;
+    const uint32_t m = a_transposed ? a->cols : a->rows, k = a_transposed ? a->rows : a->cols, n = b_transposed ? b->rows : b->cols;
     if (!same_shape(w, OP_MATMUL, b, b_transposed ? n : k, b_transposed ? k : n)) return;
     if (accumulate && !same_shape(w, OP_MATMUL, c, m, n)) return;
     set_shape(w, c, m, n);
-    remember_product(w, c, a, b);
+    remember_product(w, c, a, b, k);
     count_product(w, c, a, kind);
     count_touch(w, c, accumulate ? 2 : 1);
     if (math_of(w) != NULL && alive(w)) {
-        if (a->banded && b->nonfinite) math_of(w)->matmul_banded(matrix(c), matrix(a), false, a->band, matrix(b), b_transposed, accumulate);
-        else math_of(w)->matmul(matrix(c), matrix(a), false, matrix(b), b_transposed, alpha, accumulate);
+        if (a->banded && b->nonfinite) math_of(w)->matmul_banded(matrix(c), matrix(a), a_transposed, a->band, matrix(b), b_transposed, accumulate);
+        else math_of(w)->matmul(matrix(c), matrix(a), a_transposed, matrix(b), b_transposed, alpha, accumulate);
     }
     report(w, OP_MATMUL, c, a, b, accumulate ? c : NULL);
 }
 
-void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha)
-{
-    if (is_repeated(c, a, b)) count_product(w, c, a, PRODUCT_REPLACES);
-    else matmul(w, c, a, b, true, alpha, PRODUCT_REPLACES);
-}
-
-void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nt_scaled(w, c, a, b, 1.0); }
-
-static inline void matmul_nn_kind(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductKind kind)
+static inline void product(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
     if (is_repeated(c, a, b)) count_product(w, c, a, kind);
-    else matmul(w, c, a, b, false, 1.0, kind);
+    else matmul(w, c, a, b, form, alpha, kind);
 }
 
-void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nn_kind(w, c, a, b, PRODUCT_REPLACES); }
+void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha) { product(w, c, a, b, PRODUCT_NT, alpha, PRODUCT_REPLACES); }
 
-void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nn_kind(w, c, a, b, PRODUCT_ADDS); }
+void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NT, 1.0, PRODUCT_REPLACES); }
 
-void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b) { matmul_nn_kind(w, c, a, b, PRODUCT_CONTINUES); }
+void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NN, 1.0, PRODUCT_REPLACES); }
+
+void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NN, 1.0, PRODUCT_ADDS); }
+
+void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NN, 1.0, PRODUCT_CONTINUES); }
+
+void matmul_tn(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_TN, 1.0, PRODUCT_REPLACES); }
+
+void matmul_tn_add(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_TN, 1.0, PRODUCT_ADDS); }
+
+void matmul_tn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_TN, 1.0, PRODUCT_CONTINUES); }
 
 /* ------------------------------------------------------------------------------------------------------------------- masks */
 
@@ -335,18 +357,23 @@ static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
     return true;
 }
 
-static SLOW_PATH void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
+static SLOW_PATH void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, double hidden)
 {
     if (!alive(w) || !set_band(x, row, col, band)) return;
     count_elements(w, OP_MASK, x->area);
     w->block->counts.matmul_flops_exact_mask -= 2 * (x->area - x->visible) * x->depth;
-    if (math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, -INFINITY);
+    if (math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, hidden);
     report(w, OP_MASK, x, x, NULL, NULL);
 }
 
 void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
 {
-    if (!is_all_visible(x, row, col, band)) mask_fully(w, x, row, col, band);
+    if (!is_all_visible(x, row, col, band)) mask_fully(w, x, row, col, band, -INFINITY);
+}
+
+void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
+{
+    if (!is_all_visible(x, row, col, band)) mask_fully(w, x, row, col, band, 0.0);
 }
 
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
@@ -511,6 +538,126 @@ static SLOW_PATH void divide_rows_fully(Stream *w, Tile *x, const Rows *l)
 void divide_rows(Stream *w, Tile *x, const Rows *l)
 {
     if (!count_only(w, OP_DIVIDE_ROWS, x->area, x->simple && l->simple && l->area == x->rows)) divide_rows_fully(w, x, l);
+}
+
+static SLOW_PATH void subtract_rows_fully(Stream *w, Tile *x, const Rows *d)
+{
+    if (!alive(w) || !same_shape(w, OP_SUBTRACT_ROWS, d, x->rows, 1)) return;
+    count_elements(w, OP_SUBTRACT_ROWS, x->area);
+    count_touch(w, x, 2);
+    count_touch(w, d, 1);
+    if (math_of(w) != NULL) math_of(w)->subtract_rows(matrix(x), matrix(d));
+    report(w, OP_SUBTRACT_ROWS, x, x, d, NULL);
+}
+
+void subtract_rows(Stream *w, Tile *x, const Rows *d)
+{
+    if (!count_only(w, OP_SUBTRACT_ROWS, x->area, x->simple && d->simple && d->area == x->rows)) subtract_rows_fully(w, x, d);
+}
+
+static SLOW_PATH void multiply_fully(Stream *w, Tile *y, const Tile *x)
+{
+    if (!alive(w) || !same_shape(w, OP_MULTIPLY, x, y->rows, y->cols)) return;
+    count_elements(w, OP_MULTIPLY, y->area);
+    count_touch(w, y, 2);
+    count_touch(w, x, 1);
+    if (math_of(w) != NULL) math_of(w)->multiply(matrix(y), matrix(x), matrix(y));
+    if (x->banded && !y->banded) {
+        w->block->counts.matmul_flops_exact_mask -= 2 * (x->area - x->visible) * y->depth;
+        if (math_of(w) != NULL) math_of(w)->hide(matrix(y), x->band, 0.0);
+    }
+    copy_mask(y, x);
+    report(w, OP_MULTIPLY, y, y, x, NULL);
+}
+
+void multiply(Stream *w, Tile *y, const Tile *x)
+{
+    if (!count_only(w, OP_MULTIPLY, y->area, x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded)) multiply_fully(w, y, x);
+}
+
+void row_dot(Stream *w, Rows *d, const Tile *x, const Tile *y)
+{
+    if (!alive(w) || !same_shape(w, OP_ROW_DOT, y, x->rows, x->cols)) return;
+    set_shape(w, d, x->rows, 1);
+    count_elements(w, OP_ROW_DOT, x->area);
+    count_touch(w, x, 1);
+    count_touch(w, y, 1);
+    count_touch(w, d, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->row_dot(matrix(d), matrix(x), matrix(y));
+    report(w, OP_ROW_DOT, d, x, y, NULL);
+}
+
+/* --- dropout */
+
+static uint64_t keep_threshold(const Dropout *dropout) { return (uint64_t)(dropout->p * 4294967296.0); }
+
+/* Random bits of columns 4 (col / 4) .. + 3. Bit 31 of the fourth counter word keeps them apart from those that fill tensors (philox.h). */
+static void four_columns(const Dropout *dropout, uint64_t head, uint64_t row, uint64_t col, uint32_t random[4])
+{
+    const uint32_t key[2] = {(uint32_t)dropout->seed, (uint32_t)(dropout->seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)(col / 4), (uint32_t)row, (uint32_t)head, dropout->offset | 0x80000000u};
+    philox4x32(counter, key, random);
+}
+
+bool dropout_keeps(const Dropout *dropout, uint64_t head, uint64_t row, uint64_t col)
+{
+    uint32_t random[4];
+    four_columns(dropout, head, row, col, random);
+    return random[col % 4] >= keep_threshold(dropout);
+}
+
+static void keep_row(const Dropout *dropout, uint64_t head, uint64_t row, uint64_t col, uint32_t cols, uint8_t *keep)
+{
+    const uint64_t threshold = keep_threshold(dropout);
+    uint32_t random[4] = {0};
+    for (uint32_t c = 0; c < cols; c++) {
+        const uint64_t element = col + c;
+        if (c == 0 || element % 4 == 0) four_columns(dropout, head, row, element, random);
+        keep[c] = random[element % 4] >= threshold;
+    }
+}
+
+static void fill_keep(const Tile *z, uint64_t head, uint64_t row, uint64_t col, const Dropout *dropout)
+{
+    enum { PIECE = 256 };
+    const bool wide = z->block->machine->math->real_bytes == sizeof(double);
+    uint8_t keep[PIECE];
+    for (uint32_t r = 0; r < z->rows; r++)
+        for (uint32_t c0 = 0; c0 < z->cols; c0 += PIECE) {
+            const uint32_t count = z->cols - c0 < PIECE ? z->cols - c0 : PIECE;
+            keep_row(dropout, head, row + r, col + c0, count, keep);
+            for (uint32_t c = 0; c < count; c++) {
+                const uint64_t at = (c0 + c) * z->ld + r;
+                if (wide) ((double *)z->data)[at] = keep[c];
+                else ((float *)z->data)[at] = keep[c];
+            }
+        }
+}
+
+void random_keep(Stream *w, Tile *z, const Tensor *queries, uint64_t row, uint64_t col, uint32_t rows, uint32_t cols, const Dropout *dropout)
+{
+    if (!alive(w) || !inside(w, queries, row, 0)) return;
+    set_shape(w, z, rows, cols);
+    count_elements(w, OP_RANDOM_KEEP, z->area);
+    count_touch(w, z, 1);
+    if (math_of(w) != NULL && alive(w)) fill_keep(z, head_of(w->block, queries), row, col, dropout);
+    report(w, OP_RANDOM_KEEP, z, NULL, NULL, NULL);
+}
+
+void apply_dropout(Stream *w, Tile *y, const Tile *x, const Tile *z, double p)
+{
+    if (!alive(w) || !same_shape(w, OP_DROPOUT, z, x->rows, x->cols)) return;
+    if (y != x) {
+        set_shape(w, y, x->rows, x->cols);
+        copy_mask(y, x);
+    }
+    count_elements(w, OP_DROPOUT, x->area);
+    count_touch(w, y, 1);
+    count_touch(w, x, 1);
+    count_touch(w, z, 1);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->keep_scaled(matrix(y), matrix(x), matrix(z), 1.0 / (1.0 - p));
+    if (math_of(w) != NULL && alive(w) && y->type != x->type) math_of(w)->copy(matrix(y), matrix(y), y->type);
+    report(w, OP_DROPOUT, y, x, z, NULL);
 }
 
 /* --- one value per row */

@@ -24,6 +24,8 @@ void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64
 /* The tile's live part, rounded to the tensor's element type. */
 void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile);
 void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile);
+/* The tensor's rows += the tile, element by element, at L2. Counted apart: one read and one write per element (atomic_elements). */
+void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile);
 
 /* --------------------------------------------------------------------------------------------------------- tensor cores */
 
@@ -32,6 +34,9 @@ void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double a
 void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A B             [0] */
 void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += A B            [1 per element of C] */
 void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += A B, the next part of one long product [0] */
+void matmul_tn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = Aᵀ B            [0] */
+void matmul_tn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += Aᵀ B           [1 per element of C] */
+void matmul_tn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += Aᵀ B, the next part [0] */
 
 /* ---------------------------------------------------------------------------------------------------------------- masks */
 
@@ -43,6 +48,8 @@ typedef struct {
 /* Hides what lies outside the band: X holds rows row.. and columns col.. of the score matrix; hidden elements become -inf. Also
  * takes the hidden pairs back from matmul_flops_exact_mask for the product that filled X. [0] */
 void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+/* The same for a gradient of scores: hidden elements become 0. */
+void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* No instruction: tells the products that follow which elements of X were masked before they went through memory, so that
  * 0 * NaN does not enter and the exact count is right. */
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
@@ -60,6 +67,23 @@ void row_sum(Stream *w, Rows *l, const Tile *x);                                
 void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x);      /* l = alpha l + row sums [1 per element, 2 per row] */
 void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */
 void divide_rows(Stream *w, Tile *x, const Rows *l);                            /* X = diag(l)^-1 X, 0 where l = 0 [1 per element] */
+
+void subtract_rows(Stream *w, Tile *x, const Rows *d);                          /* X = X - d, the same d along a row [1 per element] */
+void multiply(Stream *w, Tile *y, const Tile *x);       /* Y = X o Y element-wise; hidden where X is, as are Y's pairs [1 per element] */
+void row_dot(Stream *w, Rows *d, const Tile *x, const Tile *y);                 /* d = row sums of X o Y [2 per element] */
+
+/* Dropout: Z = 1 where the element (row, col) of this block's head is kept, 0 where it is dropped. Each is decided by Philox from (seed, offset,
+ * batch, head, row, col) alone, so any tile shape, loop order and pass sees the same mask: kept iff the 32 random bits >= p 2^32. */
+typedef struct {
+    double p;                   /* probability of being dropped, 0 <= p < 1 */
+    uint64_t seed;
+    uint32_t offset;            /* below 2^31; another offset is another mask */
+} Dropout;
+/* Whether one element is kept; head = batch * heads + head. */
+bool dropout_keeps(const Dropout *dropout, uint64_t head, uint64_t row, uint64_t col);
+/* `queries`: the tensor (Q) whose head the scores belong to. */
+void random_keep(Stream *w, Tile *z, const Tensor *queries, uint64_t row, uint64_t col, uint32_t rows, uint32_t cols, const Dropout *dropout); /* [0] */
+void apply_dropout(Stream *w, Tile *y, const Tile *x, const Tile *z, double p); /* Y = X o Z / (1 - p) in Y's format [1 per element] */
 
 void rows_exp_difference(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new); /* e^(m_old - m_new) [2 per row] */
 void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b);                /* y = max(a, b)         [1 per row] */

@@ -55,14 +55,18 @@ typedef struct {
     void (*exp_rows)(Matrix y, Matrix x, Matrix m);                 /* y = exp(x - m); a row with m = -inf takes 0 as its reference */
     void (*exp_difference)(Matrix alpha, Matrix m_old, Matrix m_new); /* exp(m_old - m_new), 0 where m_old = -inf */
     void (*scale_rows)(Matrix x, Matrix factor);
+    void (*subtract_rows)(Matrix x, Matrix d);                      /* x - d, the same d along a row */
+    void (*row_dot)(Matrix d, Matrix x, Matrix y);                  /* sum over columns of x y */
     void (*divide_rows)(Matrix x, Matrix l);                        /* 0 where l = 0 */
     void (*multiply)(Matrix y, Matrix a, Matrix b);                 /* element-wise */
+    void (*keep_scaled)(Matrix y, Matrix x, Matrix keep, double factor);    /* y = factor x where keep = 1, 0 where keep = 0 */
     void (*maximum)(Matrix y, Matrix a, Matrix b);
     void (*log_sum_exp)(Matrix lse, Matrix m, Matrix l);            /* m + log l, -inf where l = 0 */
 
     /* Between row-major memory (row stride in elements) and a tile. load says whether a value was not finite. */
     bool (*load)(Matrix tile, const void *memory, uint64_t row_stride);
     void (*store)(void *memory, uint64_t row_stride, Matrix tile, ElementType rounding);
+    void (*accumulate)(void *memory, uint64_t row_stride, Matrix tile);     /* memory += tile */
 } TileMath;
 
 /* The widest variant that this processor can run. */

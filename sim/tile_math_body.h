@@ -205,6 +205,25 @@ static void scale_rows(Matrix x, Matrix factor)
     }
 }
 
+static void subtract_rows(Matrix x, Matrix d)
+{
+    const REAL *restrict subtrahend = column(d, 0);
+    for (uint32_t c = 0; c < x.cols; c++) {
+        REAL *restrict values = column(x, c);
+        for (uint32_t r = 0; r < x.rows; r++) values[r] -= subtrahend[r];
+    }
+}
+
+static void row_dot(Matrix d, Matrix x, Matrix y)
+{
+    REAL *restrict sum = column(d, 0);
+    for (uint32_t r = 0; r < x.rows; r++) sum[r] = (REAL)0;
+    for (uint32_t c = 0; c < x.cols; c++) {
+        const REAL *restrict a = column(x, c), *restrict b = column(y, c);
+        for (uint32_t r = 0; r < x.rows; r++) sum[r] += a[r] * b[r];
+    }
+}
+
 static void divide_rows(Matrix x, Matrix l)
 {
     const REAL *restrict divisor = column(l, 0);
@@ -216,8 +235,21 @@ static void divide_rows(Matrix x, Matrix l)
 
 static void multiply(Matrix y, Matrix a, Matrix b)
 {
-    for (uint32_t c = 0; c < y.cols; c++)
-        for (uint32_t r = 0; r < y.rows; r++) column(y, c)[r] = column(a, c)[r] * column(b, c)[r];
+    for (uint32_t c = 0; c < y.cols; c++) {
+        const REAL *left = column(a, c), *right = column(b, c);
+        REAL *to = column(y, c);
+        for (uint32_t r = 0; r < y.rows; r++) to[r] = left[r] * right[r];
+    }
+}
+
+static void keep_scaled(Matrix y, Matrix x, Matrix keep, double factor)
+{
+    const REAL f = (REAL)factor;
+    for (uint32_t c = 0; c < y.cols; c++) {
+        const REAL *from = column(x, c), *kept = column(keep, c);
+        REAL *to = column(y, c);
+        for (uint32_t r = 0; r < y.rows; r++) to[r] = kept[r] != (REAL)0 ? from[r] * f : (REAL)0;
+    }
 }
 
 static void maximum(Matrix y, Matrix a, Matrix b)
@@ -271,6 +303,13 @@ static void store(void *memory, uint64_t row_stride, Matrix tile, ElementType ro
     }
 }
 
+static void accumulate(void *memory, uint64_t row_stride, Matrix tile)
+{
+    REAL *base = memory;
+    for (uint32_t c = 0; c < tile.cols; c++)
+        for (uint32_t r = 0; r < tile.rows; r++) base[r * row_stride + c] += column(tile, c)[r];
+}
+
 const TileMath TABLE = {
     .name = TABLE_NAME,
     .real_bytes = sizeof(REAL),
@@ -286,10 +325,14 @@ const TileMath TABLE = {
     .exp_rows = exp_rows,
     .exp_difference = exp_difference,
     .scale_rows = scale_rows,
+    .subtract_rows = subtract_rows,
+    .row_dot = row_dot,
     .divide_rows = divide_rows,
     .multiply = multiply,
+    .keep_scaled = keep_scaled,
     .maximum = maximum,
     .log_sum_exp = log_sum_exp,
     .load = load,
     .store = store,
+    .accumulate = accumulate,
 };

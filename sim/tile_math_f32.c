@@ -8,6 +8,7 @@ static void round_strip_f32(float *restrict to, const float *restrict from, Elem
     switch (type) {
     case ELEMENT_F64:
     case ELEMENT_F32:
+    case ELEMENT_U8:
         for (int i = 0; i < TILE_ROW_ALIGNMENT; i++) to[i] = from[i];
         break;
     case ELEMENT_BF16:

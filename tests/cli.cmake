@@ -62,8 +62,8 @@ include(${cli_directory}/goldens.cmake)
 # The runner, then the plots from what it wrote.
 set(lecture_directory ${CMAKE_CURRENT_BINARY_DIR}/lecture)
 add_test(NAME lecture COMMAND lecture_program -o ${lecture_directory} --check --skip-timed)
-add_test(NAME plots COMMAND ${CMAKE_COMMAND} "-DGNUPLOT=${GNUPLOT}" -DPLOTS=${CMAKE_SOURCE_DIR}/plots -DRESULTS=${lecture_directory}
-                            -P ${CMAKE_SOURCE_DIR}/experiments/support/plot.cmake)
+add_test(NAME plots COMMAND ${CMAKE_COMMAND} "-DGNUPLOT=${GNUPLOT}" -DPLOTS=${CMAKE_SOURCE_DIR}/plots
+                            -DRESULTS=${lecture_directory} -P ${CMAKE_SOURCE_DIR}/experiments/support/plot.cmake)
 set_tests_properties(lecture PROPERTIES LABELS cli TIMEOUT 300 FIXTURES_SETUP lecture_files)
 set_tests_properties(plots PROPERTIES LABELS cli TIMEOUT 300 FIXTURES_REQUIRED lecture_files
                      SKIP_REGULAR_EXPRESSION "gnuplot was not found")

@@ -52,7 +52,7 @@ static inline bool close_enough(double got, double want, double tolerance)
     if (want != want || got != got) return want != want && got != got;
     if (got == want) return true;
     const double magnitude = want < 0 ? -want : want, error = got > want ? got - want : want - got;
-    return error <= tolerance * (magnitude > 1 ? magnitude : 1);
+    return error - error == 0 && error <= tolerance * (magnitude > 1 ? magnitude : 1);   /* an infinite error is never small */
 }
 
 static inline void check_close(Test *t, double got, double want, double tolerance, const char *what)

@@ -1,4 +1,5 @@
-/* test_closed_forms.c - the formulas by themselves: against sums written as loops, at sizes that no walk reaches, and at their limits.
+/* test_closed_forms.c - the formulas by themselves: against sums written as loops, at sizes that no walk reaches, and at their
+ * limits.
  *
  * That they equal the walk and the brute-force count is test_counts.c.
  */
@@ -17,8 +18,17 @@ enum { FORMS = sizeof all_forms / sizeof all_forms[0] };
 /* One head, two-byte elements, no mask, no L2. */
 static CountedProblem problem(uint64_t Nq, uint64_t Nk, uint64_t d, uint64_t Br, uint64_t Bc)
 {
-    return (CountedProblem){.batch = 1, .heads = 1, .kv_heads = 1, .Nq = Nq, .Nk = Nk, .d = d, .band_low = INT64_MIN, .band_high = INT64_MAX,
-                            .Br = Br, .Bc = Bc, .element_bytes = 2, .statistic_bytes = 4, .softmax_cols = Nk};
+    return (CountedProblem){.batch = 1, .heads = 1, .kv_heads = 1, .Nq = Nq, .Nk = Nk, .d = d, .band_low = INT64_MIN,
+                            .band_high = INT64_MAX, .Br = Br, .Bc = Bc, .element_bytes = 2, .statistic_bytes = 4,
+                            .softmax_cols = Nk};
+}
+
+/* "Nq=5 Nk=7 Br=2 Bc=4 band -5..0: tile_pairs" */
+static void name_of(const CountedProblem *p, const char *quantity, char *text, size_t size)
+{
+    snprintf(text, size,
+             "Nq=%" PRIu64 " Nk=%" PRIu64 " d=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 " band %" PRId64 "..%" PRId64 ": %s",
+             p->Nq, p->Nk, p->d, p->Br, p->Bc, p->band_low, p->band_high, quantity);
 }
 
 static uint64_t hbm_elements(const ClosedForm *form) { return form->hbm_read_elements + form->hbm_write_elements; }
@@ -38,7 +48,7 @@ static void check_visible_pairs(Test *t)
                 uint64_t want = 0;
                 for (int64_t r = 0; r < Nq; r++)
                     for (int64_t c = 0; c < Nk; c++) want += c - r >= low && c - r <= high;
-                snprintf(what, sizeof what, "visible_pairs Nq=%" PRId64 " Nk=%" PRId64 " band %" PRId64 "..%" PRId64, Nq, Nk, low, high);
+                snprintf(what, sizeof what, "visible_pairs Nq=%d Nk=%d band %" PRId64 "..%" PRId64, (int)Nq, (int)Nk, low, high);
                 check_u64(t, visible_pairs((uint64_t)Nq, (uint64_t)Nk, low, high, &status), want, what);
             }
     check_text(t, status.text, "", "visible_pairs");
@@ -70,8 +80,8 @@ static void check_block_sums(Test *t)
 {
     uint64_t random = 1;
     for (int i = 0; i < 4000; i++) {
-        CountedProblem p = problem(random_between(&random, 1, 2000), random_between(&random, 1, 2000), 3, random_between(&random, 1, 300),
-                                   random_between(&random, 1, 300));
+        const uint64_t Nq = random_between(&random, 1, 2000), Nk = random_between(&random, 1, 2000);
+        CountedProblem p = problem(Nq, Nk, 3, random_between(&random, 1, 300), random_between(&random, 1, 300));
         p.Br = ceil_div(p.Nq, p.Br) > 200 ? p.Nq : p.Br;
         p.Bc = ceil_div(p.Nk, p.Bc) > 200 ? p.Nk : p.Bc;
         p.band_low = (int64_t)random_between(&random, 0, 5000) - 2500;
@@ -79,20 +89,18 @@ static void check_block_sums(Test *t)
         if (random_between(&random, 0, 3)) p.band_high = p.band_low + (int64_t)random_between(&random, 0, 400);
         Status status = {0};
         ClosedForm form;
-        char what[200], field[256];
+        char what[256];
         closed_form_fa2(&p, &form, &status);
         const LoopSums want = loop_sums(&p);
-        snprintf(what, sizeof what, "Nq=%" PRIu64 " Nk=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 " band %" PRId64 "..%" PRId64, p.Nq, p.Nk, p.Br, p.Bc,
-                 p.band_low, p.band_high);
-        check_text(t, status.text, "", what);
-        snprintf(field, sizeof field, "%s: tile_pairs", what);
-        check_u64(t, form.tile_pairs, want.pairs, field);
-        snprintf(field, sizeof field, "%s: matmul_flops = 4 d x scores", what);
-        check_u64(t, form.matmul_flops, 4 * 3 * want.area, field);
-        snprintf(field, sizeof field, "%s: exp_ops = scores + rows", what);
-        check_u64(t, form.exp_ops, want.area + want.rows, field);
-        snprintf(field, sizeof field, "%s: smem_operand_bytes = 2 d (rows + 2 keys)", what);
-        check_u64(t, form.smem_operand_bytes, 2 * 3 * (want.rows + 2 * want.keys), field);
+        check_text(t, status.text, "", "block sums");
+        name_of(&p, "tile_pairs", what, sizeof what);
+        check_u64(t, form.tile_pairs, want.pairs, what);
+        name_of(&p, "matmul_flops = 4 d scores", what, sizeof what);
+        check_u64(t, form.matmul_flops, 4 * 3 * want.area, what);
+        name_of(&p, "exp_ops = scores + rows", what, sizeof what);
+        check_u64(t, form.exp_ops, want.area + want.rows, what);
+        name_of(&p, "smem_operand_bytes = 2 d (rows + 2 keys)", what, sizeof what);
+        check_u64(t, form.smem_operand_bytes, 2 * 3 * (want.rows + 2 * want.keys), what);
     }
 }
 
@@ -116,20 +124,19 @@ static void check_great_lengths(Test *t)
     const uint64_t N = UINT64_C(1) << 31, lengths[] = {N, N - 1, N - 65536, 2147483629}, blocks[] = {65536, 65521, 40000};
     const int64_t bands[][2] = {{-(int64_t)N, 0}, {-100000, 0}, {-1, 1}, {-123456789, 987654321}, {5, 70000}, {-70000, -5}};
     Status status = {0};
-    char what[160];
+    char what[256];
     for (size_t i = 0; i < 4 * 3 * 6; i++) {
         CountedProblem p = problem(lengths[i % 4], lengths[(i + 1) % 4], 1, blocks[i / 4 % 3], i % 2 ? 127 : 65535);
         ClosedForm form;
         p.band_low = bands[i / 12][0];
         p.band_high = bands[i / 12][1];
         closed_form_fa2(&p, &form, &status);
-        snprintf(what, sizeof what, "Nq=%" PRIu64 " Nk=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 " band %" PRId64 "..%" PRId64 ": tile_pairs", p.Nq,
-                 p.Nk, p.Br, p.Bc, p.band_low, p.band_high);
+        name_of(&p, "tile_pairs", what, sizeof what);
         check_u64(t, form.tile_pairs, loop_over_query_blocks(&p), what);
     }
     check_u64(t, visible_pairs(N, N, INT64_MIN, 0, &status), N / 2 * (N + 1), "N = 2^31, causal: N (N + 1) / 2 pairs");
     check_u64(t, visible_pairs(N, N, INT64_MIN, INT64_MAX, &status), N * N, "N = 2^31, no mask: N^2 pairs");
-    check_u64(t, visible_pairs(N, N, -4095, 0, &status), N * 4096 - 4096 * 4095 / 2, "N = 2^31, 4096 keys back: N W - W (W - 1) / 2 pairs");
+    check_u64(t, visible_pairs(N, N, -4095, 0, &status), N * 4096 - 4096 * 4095 / 2, "N = 2^31, W = 4096: N W - W (W - 1) / 2");
     CountedProblem causal = problem(N, N, 1, 65536, 65536);
     ClosedForm form;
     causal.band_high = 0;
@@ -154,7 +161,8 @@ static void check_growth(Test *t)
             if (last.matmul_flops > 0) {
                 check_u64(t, form.matmul_flops, 4 * last.matmul_flops, what);
                 check_u64(t, form.tile_pairs, 4 * last.tile_pairs, what);
-                const uint64_t bytes = form.hbm_read_bytes + form.hbm_write_bytes, before = last.hbm_read_bytes + last.hbm_write_bytes;
+                const uint64_t bytes = form.hbm_read_bytes + form.hbm_write_bytes;
+                const uint64_t before = last.hbm_read_bytes + last.hbm_write_bytes;
                 check_true(t, bytes <= 4 * before && bytes > 4 * before - before / 100, what);
             }
             last = form;
@@ -167,7 +175,10 @@ static void check_integer_width(Test *t)
 {
     static const struct {
         uint64_t batch, heads, N, pairs;
-    } cases[] = {{1, 1, 46340, 2147395600}, {1, 1, 46341, 2147488281}, {1, 1, 65536, UINT64_C(4294967296)}, {8, 28, 4096, UINT64_C(3758096384)}};
+    } cases[] = {{1, 1, 46340, UINT64_C(2147395600)},
+                 {1, 1, 46341, UINT64_C(2147488281)},
+                 {1, 1, 65536, UINT64_C(4294967296)},
+                 {8, 28, 4096, UINT64_C(3758096384)}};
     Status status = {0};
     ClosedForm form;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -247,8 +258,9 @@ static void check_lecture_values(Test *t)
     check_u64(t, fa1_sram_elements(64, 256, 64, &status), 57472, "fa1 on-chip peak, M = 65536: 0.88 M");
 
     const uint64_t standard = standard_elements(1024, 64, &status);
-    check_true(t, fa1_elements(1024, 64, paper_tiles(12288, 64).Bc, &status) > standard, "fa1 moves more than standard at M = 12,288");
-    check_true(t, fa1_elements(1024, 64, paper_tiles(12289, 64).Bc, &status) < standard, "fa1 moves less than standard from M = 12,289 on");
+    const uint64_t at_12288 = fa1_elements(1024, 64, paper_tiles(12288, 64).Bc, &status);
+    const uint64_t at_12289 = fa1_elements(1024, 64, paper_tiles(12289, 64).Bc, &status);
+    check_true(t, at_12288 > standard && standard > at_12289, "fa1 moves less than standard from M = 12,289 on");
 
     CountedProblem p = problem(1024, 1024, 64, 128, 128);
     p.batch = 64;
@@ -263,13 +275,13 @@ static void check_lecture_formulas(Test *t)
 {
     uint64_t random = 4;
     for (int i = 0; i < 500; i++) {
-        const uint64_t N = random_between(&random, 1, 5000), d = random_between(&random, 1, 512), Br = random_between(&random, 1, 600),
-                       Bc = random_between(&random, 1, 600), Tc = ceil_div(N, Bc);
+        const uint64_t N = random_between(&random, 1, 5000), d = random_between(&random, 1, 512);
+        const uint64_t Br = random_between(&random, 1, 600), Bc = random_between(&random, 1, 600), Tc = ceil_div(N, Bc);
         CountedProblem p = problem(N, N, d, Br, Bc);
         Status status = {0};
         ClosedForm form;
-        char what[128];
-        snprintf(what, sizeof what, "one-head formula and general form, N=%" PRIu64 " d=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64, N, d, Br, Bc);
+        char what[256];
+        name_of(&p, "one-head formula against the general form", what, sizeof what);
         closed_form_fa1(&p, &form, &status);
         check_u64(t, fa1_elements(N, d, Bc, &status), hbm_elements(&form), what);
         closed_form_fa2(&p, &form, &status);

@@ -22,31 +22,21 @@ typedef struct {
     Alloc alloc;
 } Context;
 
-/* The counters that the three ways share. */
+/* The counters that the three ways share, under the same names. */
+#define FIELD(name) {#name, offsetof(Totals, name), offsetof(ClosedForm, name), offsetof(BruteCounts, name)}
 static const struct {
     const char *name;
     size_t walk, form, brute;
-} fields[] = {
-    {"hbm_read_elements", offsetof(Totals, hbm_read_elements), offsetof(ClosedForm, hbm_read_elements), offsetof(BruteCounts, hbm_read_elements)},
-    {"hbm_write_elements", offsetof(Totals, hbm_write_elements), offsetof(ClosedForm, hbm_write_elements),
-     offsetof(BruteCounts, hbm_write_elements)},
-    {"hbm_read_bytes", offsetof(Totals, hbm_read_bytes), offsetof(ClosedForm, hbm_read_bytes), offsetof(BruteCounts, hbm_read_bytes)},
-    {"hbm_write_bytes", offsetof(Totals, hbm_write_bytes), offsetof(ClosedForm, hbm_write_bytes), offsetof(BruteCounts, hbm_write_bytes)},
-    {"l2_to_sm_bytes", offsetof(Totals, l2_to_sm_bytes), offsetof(ClosedForm, l2_to_sm_bytes), offsetof(BruteCounts, l2_to_sm_bytes)},
-    {"sm_to_l2_bytes", offsetof(Totals, sm_to_l2_bytes), offsetof(ClosedForm, sm_to_l2_bytes), offsetof(BruteCounts, sm_to_l2_bytes)},
-    {"smem_operand_bytes", offsetof(Totals, smem_operand_bytes), offsetof(ClosedForm, smem_operand_bytes),
-     offsetof(BruteCounts, smem_operand_bytes)},
-    {"smem_thread_bytes", offsetof(Totals, smem_thread_bytes), offsetof(ClosedForm, smem_thread_bytes), offsetof(BruteCounts, smem_thread_bytes)},
-    {"smem_copy_bytes", offsetof(Totals, smem_copy_bytes), offsetof(ClosedForm, smem_copy_bytes), offsetof(BruteCounts, smem_copy_bytes)},
-    {"matmul_flops", offsetof(Totals, matmul_flops), offsetof(ClosedForm, matmul_flops), offsetof(BruteCounts, matmul_flops)},
-    {"matmul_flops_exact_mask", offsetof(Totals, matmul_flops_exact_mask), offsetof(ClosedForm, matmul_flops_exact_mask),
-     offsetof(BruteCounts, matmul_flops_exact_mask)},
-    {"nonmatmul_ops", offsetof(Totals, nonmatmul_ops), offsetof(ClosedForm, nonmatmul_ops), offsetof(BruteCounts, nonmatmul_ops)},
-    {"exp_ops", offsetof(Totals, exp_ops), offsetof(ClosedForm, exp_ops), offsetof(BruteCounts, exp_ops)},
-};
+} fields[] = {FIELD(hbm_read_elements), FIELD(hbm_write_elements), FIELD(hbm_read_bytes),    FIELD(hbm_write_bytes),
+              FIELD(l2_to_sm_bytes),    FIELD(sm_to_l2_bytes),     FIELD(smem_operand_bytes), FIELD(smem_thread_bytes),
+              FIELD(smem_copy_bytes),   FIELD(matmul_flops),       FIELD(matmul_flops_exact_mask),
+              FIELD(nonmatmul_ops),     FIELD(exp_ops)};
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
-static uint64_t u64_at(const void *record, size_t offset) { return *(const uint64_t *)(const void *)((const char *)record + offset); }
+static uint64_t u64_at(const void *record, size_t offset)
+{
+    return *(const uint64_t *)(const void *)((const char *)record + offset);
+}
 
 static void check_field(Context *x, const CountCase *c, const char *field, const char *ways, uint64_t got, uint64_t want)
 {
@@ -73,10 +63,10 @@ static BruteProblem brute_problem(const CountCase *c, const CountedProblem *p)
     static const BruteMask masks[] = {BRUTE_NO_MASK, BRUTE_CAUSAL, BRUTE_CAUSAL_TOP_LEFT};
     const AttentionShape *s = &c->shape;
     return (BruteProblem){.batch = s->batch, .heads = s->heads, .kv_heads = s->kv_heads, .Nq = s->seqlen_q, .Nk = s->seqlen_k,
-                          .d = s->head_dim, .mask = masks[s->mask], .window_left = s->window_left, .window_right = s->window_right,
-                          .Br = c->tiles.Br, .Bc = c->tiles.Bc, .element_bytes = p->element_bytes, .statistic_bytes = p->statistic_bytes,
-                          .ideal_l2 = c->l2 == L2_IDEAL, .instruction_rows = p->shape_m, .instruction_cols = p->shape_n,
-                          .softmax_cols = p->softmax_cols};
+                          .d = s->head_dim, .mask = masks[s->mask], .window_left = s->window_left,
+                          .window_right = s->window_right, .Br = c->tiles.Br, .Bc = c->tiles.Bc,
+                          .element_bytes = p->element_bytes, .statistic_bytes = p->statistic_bytes, .ideal_l2 = c->l2 == L2_IDEAL,
+                          .instruction_rows = p->shape_m, .instruction_cols = p->shape_n, .softmax_cols = p->softmax_cols};
 }
 
 /* Walk = closed form, and = brute force if asked. */
@@ -193,14 +183,15 @@ static void wide_random(Context *x, int cases)
 {
     static const uint64_t head_dims[] = {1, 2, 3, 16, 40, 64, 65, 80, 96, 128, 129, 192, 256, 257};
     static const uint32_t blocks[] = {1, 2, 3, 7, 16, 17, 32, 48, 64, 96, 100, 128, 200, 255, 256};
-    enum { MOST_PAIRS = 3000, BLOCK_SIZES = sizeof blocks / sizeof blocks[0] };
+    enum { LAST_BLOCK = sizeof blocks / sizeof blocks[0] - 1, LAST_DIM = sizeof head_dims / sizeof head_dims[0] - 1 };
+    const uint64_t most_pairs = 4000;
     uint64_t random = 2;
     for (int i = 0; i < cases;) {
-        const TileSize tiles = {blocks[random_between(&random, 0, BLOCK_SIZES - 1)], blocks[random_between(&random, 0, BLOCK_SIZES - 1)]};
-        AttentionShape shape = attention_shape(1, head_dims[random_between(&random, 0, sizeof head_dims / sizeof head_dims[0] - 1)]);
+        const TileSize tiles = {blocks[random_between(&random, 0, LAST_BLOCK)], blocks[random_between(&random, 0, LAST_BLOCK)]};
+        AttentionShape shape = attention_shape(1, head_dims[random_between(&random, 0, LAST_DIM)]);
         shape.seqlen_q = random_length(&random, tiles.Br);
         shape.seqlen_k = random_between(&random, 0, 2) ? random_length(&random, tiles.Bc) : shape.seqlen_q;
-        if (ceil_div(shape.seqlen_q, tiles.Br) * ceil_div(shape.seqlen_k, tiles.Bc) > MOST_PAIRS) continue;
+        if (ceil_div(shape.seqlen_q, tiles.Br) * ceil_div(shape.seqlen_k, tiles.Bc) > most_pairs) continue;
         shape.dtype = element_types[random_between(&random, 0, 2)];
         random_mask(&shape, &random);
         random_heads(&shape, &random, 8);
@@ -243,7 +234,7 @@ static void executors(Context *x, int cases)
         for (size_t a = 0; a < algorithm_count(); a++) {
             const CountCase c = {algorithm_at(a), shape, tiles, random_between(&random, 0, 1) ? L2_IDEAL : L2_NONE};
             check_executor(x, &c, (MachineConfig){.mode = MODE_NUMERIC}, "numeric against count");
-            check_executor(x, &c, (MachineConfig){.mode = MODE_COUNT, .walk_all_heads = true}, "all heads walked against one multiplied");
+            check_executor(x, &c, (MachineConfig){.mode = MODE_COUNT, .walk_all_heads = true}, "all heads walked against one");
         }
     }
 }
@@ -274,7 +265,7 @@ static const KnownTraffic known_traffic[] = {
     {&algorithm_fa1, 1024, 64, {64, 64}, MASK_CAUSAL, 1904640},         /* §2.5 */
     {&algorithm_fa1, 300, 64, {32, 96}, MASK_NONE, 293400},
     {&algorithm_fa1, 1000, 32, {48, 80}, MASK_NONE, 1398000},
-    {&algorithm_fa1, 1024, 64, {64, 200}, MASK_NONE, 1335296 + 1024 * 64 + 2 * 1024},   /* M = 102,400 bytes of two-byte elements */
+    {&algorithm_fa1, 1024, 64, {64, 200}, MASK_NONE, 1335296 + 1024 * 64 + 2 * 1024},   /* M = 100 KiB of two-byte elements */
     {&algorithm_fa1, 4, 2, {2, 2}, MASK_NONE, 96 + 4 * 2 + 2 * 4},
     {&algorithm_fa2, 1024, 64, {32, 32}, MASK_NONE, 4326400},           /* §3.1 */
     {&algorithm_fa2, 1024, 64, {64, 64}, MASK_NONE, 2229248},
@@ -308,14 +299,18 @@ static void check_known_operations(Context *x)
     static const struct {
         const Algorithm *algorithm;
         uint64_t d, nonmatmul_ops;
-    } known[] = {{&algorithm_fa1, 64, 7405568}, {&algorithm_fa1, 128, 9502720}, {&algorithm_fa2, 64, 6389760}, {&algorithm_fa2, 128, 7503872},
+    } known[] = {{&algorithm_fa1, 64, 7405568},
+                 {&algorithm_fa1, 128, 9502720},
+                 {&algorithm_fa2, 64, 6389760},
+                 {&algorithm_fa2, 128, 7503872},
                  {&algorithm_standard, 64, 5 * 1024 * 1024}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         Status status = {0};
         CountRun run;
         const CountCase c = {known[i].algorithm, attention_shape(1024, known[i].d), {128, 128}, L2_NONE};
         if (count_walk(&run, &c, (MachineConfig){.mode = MODE_COUNT}, &x->unbounded, &x->alloc, &status)) {
-            check_field(x, &c, "nonmatmul_ops", "walk against the known number", run.totals.nonmatmul_ops, known[i].nonmatmul_ops);
+            check_field(x, &c, "nonmatmul_ops", "walk against the known number", run.totals.nonmatmul_ops,
+                        known[i].nonmatmul_ops);
             check_field(x, &c, "matmul_flops", "walk against 4 N^2 d", run.totals.matmul_flops, 4 * 1024 * 1024 * known[i].d);
         }
         check_done(x, &c, &status);
@@ -355,9 +350,9 @@ static void check_causal(Context *x)
         if (count_walk(&run, &c, (MachineConfig){.mode = MODE_COUNT}, &x->unbounded, &x->alloc, &status) &&
             c.algorithm->closed_form(&run.problem, &form, &status)) {
             check_field(x, &c, "tile_pairs", "closed form against 16 x 17 / 2", form.tile_pairs, 136);
-            check_field(x, &c, "matmul_flops", "walk against 136 tiles", run.totals.matmul_flops, UINT64_C(136) * 4 * 64 * 64 * 64);
+            check_field(x, &c, "matmul_flops", "walk against 136 tiles", run.totals.matmul_flops, 136 * 4 * 64 * 64 * 64);
             check_field(x, &c, "matmul_flops_exact_mask", "walk against N (N + 1) / 2 pairs", run.totals.matmul_flops_exact_mask,
-                        UINT64_C(524800) * 4 * 64);
+                        524800 * 4 * 64);
         }
         check_done(x, &c, &status);
         machine_free(&run.machine);
@@ -370,7 +365,8 @@ static uint64_t bytes_without_statistics(const Machine *machine)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < machine->ledger_count; i++) {
         const LedgerRow *row = &machine->ledger[i];
-        if (strcmp(row->tensor->name, "L") != 0) bytes += (row->traffic.hbm_read + row->traffic.hbm_write) * element_bytes(row->tensor->type);
+        if (strcmp(row->tensor->name, "L") == 0) continue;
+        bytes += (row->traffic.hbm_read + row->traffic.hbm_write) * element_bytes(row->tensor->type);
     }
     return bytes;
 }
@@ -394,7 +390,8 @@ static void check_published_curve(Context *x)
             const uint64_t bytes = bytes_without_statistics(&run.machine);
             snprintf(what, sizeof what, "published curve, Bc = %u: GB", published[i].Bc);
             check_true(&x->test, fabs((double)bytes / 1e9 - published[i].gigabytes) <= 0.001, what);
-            check_field(x, &c, "bytes", "walk against (1 + 3 Tc) Nd", bytes, 64 * 16 * 2 * fa1_published_elements(1024, 64, published[i].Bc, &status));
+            check_field(x, &c, "bytes", "walk against (1 + 3 Tc) Nd", bytes,
+                        64 * 16 * 2 * fa1_published_elements(1024, 64, published[i].Bc, &status));
         }
         check_done(x, &c, &status);
         machine_free(&run.machine);

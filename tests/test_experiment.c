@@ -27,7 +27,8 @@ static bool run(Context *context, Report *report)
 }
 
 static const Experiment experiment = {
-    .program = {.name = "test", .purpose = "test the frame", .examples = {"", "--seqlen 1k"}, .options = options_taken, .option_count = 1},
+    .program = {.name = "test", .purpose = "test the frame", .examples = {"", "--seqlen 1k"}, .options = options_taken,
+                .option_count = 1},
     .report = {.section = "1", .title_en = "Sizes", .title_zh = "大小", .tables = tables, .table_count = 1, .claims = claims,
                .claim_count = 1},
     .run = run,

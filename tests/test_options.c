@@ -171,9 +171,9 @@ static void test_sweep(Test *t)
 /* Words made of pieces that mean something, in any order: never a crash, always a clean end or one printable line. */
 static void test_random(Test *t)
 {
-    static const char *const pieces[] = {"--", "-", "=", ",", "seqlen", "block-q", "kv-heads", "heads", "mask", "causal", "window", "1k",
-                                         "0", "9", "18446744073709551615", "m", "-1", ".", "e", "fa2", "scale", "dtype", "fp8", "o",
-                                         ".json", "\n", "\xFF", " ", "help", "dropout"};
+    static const char *const pieces[] = {
+        "--", "-", "=", ",", "seqlen", "block-q", "kv-heads", "heads", "mask", "causal", "window", "1k", "0", "9", "m", "-1", ".",
+        "e", "18446744073709551615", "fa2", "scale", "dtype", "fp8", "o", ".json", "\n", "\xFF", " ", "help", "dropout"};
     uint64_t random = 1;
     for (int round = 0; round < 20000; round++) {
         char words[6][128];

@@ -262,7 +262,8 @@ static void test_close(Test *t)
     static const struct {
         double ours;
         Verdict verdict;
-    } rows[] = {{1, VERDICT_CLOSE}, {2, VERDICT_CLOSE}, {0.999, VERDICT_DIFFERS}, {2.001, VERDICT_DIFFERS}, {NAN, VERDICT_DIFFERS}};
+    } rows[] = {{1, VERDICT_CLOSE}, {2, VERDICT_CLOSE}, {0.999, VERDICT_DIFFERS}, {2.001, VERDICT_DIFFERS},
+                {NAN, VERDICT_DIFFERS}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Alloc alloc = {0};
         Status status = {0};

@@ -9,7 +9,8 @@
 /* ---- the report ---- */
 
 static const Column columns[] = {
-    {"chip", "", "name"}, {"count", "bytes", "an exact count"}, {"Δ", "", "signed"}, {"ratio", "×", "real"}, {"error", "", "real"}};
+    {"chip", "", "name"}, {"count", "bytes", "an exact count"}, {"Δ", "", "signed"}, {"ratio", "×", "real"},
+    {"error", "", "real"}};
 static const TableSpec mixed_table = {"mixed", "Mixed | 混合", columns, 5};
 static const TableSpec picture_table = {"triangle", "The triangle", NULL, 0};
 static const TableSpec *const tables[] = {&mixed_table, &picture_table};
@@ -145,8 +146,8 @@ static const char *const expected[FORMAT_COUNT] = {
         "    [\"#.\"],\n"
         "    [\"## \"]]}],\n"
         "\"claims\":[\n"
-        "{\"id\":\"1.4-7\",\"what\":\"balance point, \\\"A100\\\"\",\"lecture\":\"153\",\"ours\":\"153.02\",\"verdict\":\"equal\","
-        "\"expected\":\"equal\",\"rule\":\"peak, bandwidth\"},\n"
+        "{\"id\":\"1.4-7\",\"what\":\"balance point, \\\"A100\\\"\",\"lecture\":\"153\",\"ours\":\"153.02\","
+        "\"verdict\":\"equal\",\"expected\":\"equal\",\"rule\":\"peak, bandwidth\"},\n"
         "{\"id\":\"1.4-13\",\"what\":\"平衡点 rises\",\"lecture\":\"rises\",\"ours\":\"153, 295, 281\",\"verdict\":\"differs\","
         "\"expected\":\"differs\",\"rule\":\"153 < 295 < 281\"},\n"
         "{\"id\":\"1.1-6\",\"what\":\"history\",\"lecture\":\"2K-4K\",\"ours\":\"-\",\"verdict\":\"cited\","

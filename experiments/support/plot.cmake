@@ -14,9 +14,10 @@ foreach(script ${scripts})
     continue()
   endif()
   execute_process(
-    COMMAND ${GNUPLOT} -e "set terminal svg size 900,560; set output '${RESULTS}/${name}.svg.part'; csv='${RESULTS}/${name}.csv'" ${script}
+    COMMAND ${GNUPLOT} -e "set terminal svg size 900,560; set output '${RESULTS}/${name}.svg.part'"
+            -e "csv='${RESULTS}/${name}.csv'" ${script}
     RESULT_VARIABLE code OUTPUT_QUIET ERROR_VARIABLE errors)
-  if(code EQUAL 0)
+  if(code EQUAL 0 AND NOT errors MATCHES "warning")      # a table that is not there is only a warning to gnuplot
     file(RENAME ${RESULTS}/${name}.svg.part ${RESULTS}/${name}.svg)
   else()
     file(REMOVE ${RESULTS}/${name}.svg.part ${RESULTS}/${name}.svg)

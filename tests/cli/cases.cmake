@@ -39,7 +39,8 @@ cli_case(exit_missing_way PROGRAM exit_codes EXIT 2 STDERR "the way is missing. 
 set(program s1_1_score_matrix)
 cli_case(zero_heads PROGRAM ${program} ARGS --heads 0 EXIT 2
          STDERR "--heads: '0' is not allowed. expected an integer from 1 to 65536")
-cli_case(negative PROGRAM ${program} ARGS --seqlen -5 EXIT 2 STDERR "--seqlen: '-5' is not allowed. expected an integer from 0 to")
+cli_case(negative PROGRAM ${program} ARGS --seqlen -5 EXIT 2
+         STDERR "--seqlen: '-5' is not allowed. expected an integer from 0 to")
 cli_case(trailing_garbage PROGRAM ${program} ARGS --seqlen 12x EXIT 2 STDERR "--seqlen: '12x' is not allowed")
 cli_case(past_64_bits PROGRAM ${program} ARGS --seqlen 99999999999999999999 EXIT 2 STDERR "'99999999999999999999' is not allowed")
 cli_case(missing_value PROGRAM ${program} ARGS --seqlen EXIT 2 STDERR "--seqlen: the value is missing")
@@ -54,7 +55,8 @@ cli_case(missing_profile_file PROGRAM ${program} ARGS --hw no/such/profile.txt E
 
 # ---- output files ----
 cli_case(suffix_json PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.json && head -c 11 a.json" STDOUT "^{.schema.:1$")
-cli_case(suffix_csv PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.csv && head -n 1 a.csv" STDOUT "^# program: s1_1_score_matrix\n$")
+cli_case(suffix_csv PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.csv && head -n 1 a.csv"
+         STDOUT "^# program: s1_1_score_matrix\n$")
 cli_case(suffix_md PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.md && head -c 2 a.md" STDOUT "^##$")
 cli_case(suffix_unknown PROGRAM ${program} ARGS -o a.pdf EXIT 2 STDERR "the suffix '.pdf' names no format")
 cli_case(format_beats_suffix PROGRAM ${program} SCRIPT "\"$PROGRAM\" -o a.txt --format md && head -c 2 a.txt" STDOUT "^##$")
@@ -69,15 +71,23 @@ cli_case(full_disk PROGRAM ${program} EXIT 4
 
 # ---- the runner ----
 cli_case(lecture_needs_directory PROGRAM lecture_program EXIT 2 STDERR "-o: the directory is missing")
-cli_case(lecture_bad_directory PROGRAM lecture_program ARGS -o /dev/null/x EXIT 4 STDERR "cannot make the directory /dev/null/x: ")
+cli_case(lecture_bad_directory PROGRAM lecture_program ARGS -o /dev/null/x EXIT 4
+         STDERR "cannot make the directory /dev/null/x: ")
 cli_case(lecture_one_format PROGRAM lecture_program
          SCRIPT "\"$PROGRAM\" -o out --format csv --skip-timed >index && ls out | grep -vc csv; exit 0" STDOUT "^0\n$")
 cli_case(lecture_unknown_profile PROGRAM lecture_program ARGS -o out --hw h10 EXIT 2 STDERR "h100")
 # What an earlier run wrote does not stay when a program fails.
 cli_case(lecture_removes_old_files PROGRAM lecture_program EXIT 4
          SCRIPT "mkdir -p out/s1_1_score_matrix.md/x; echo old >out/s1_1_score_matrix.json; \
-                 \"$PROGRAM\" -o out --skip-timed >log; code=$?; test \"$(ls out | grep s1_1)\" = s1_1_score_matrix.md && exit $code"
+                 \"$PROGRAM\" -o out --skip-timed >log; code=$?; \
+                 test \"$(ls out | grep s1_1)\" = s1_1_score_matrix.md && exit $code"
          STDERR "lecture: s1_1_score_matrix: cannot write out/s1_1_score_matrix.md: ")
 cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
          SCRIPT "trap '' XFSZ; ulimit -f 0; \"$PROGRAM\" -o out --skip-timed; code=$?; test -z \"$(ls out)\" && exit $code"
          STDERR "lecture: [a-z0-9_]+: cannot write out/")
+
+# ---- times: no expected bytes, but the program runs, its two algorithms agree, and a slow machine fails no claim ----
+cli_case(cpu_check PROGRAM s1_5_cpu ARGS --check --seqlen 1,100,256,300 --block-k 100 STDOUT "4 equal, 6 cited")
+cli_case(cpu_json PROGRAM s1_5_cpu ARGS --seqlen 128 --format json STDOUT "^{.schema.:1.*\"id\":\"vectors\"")
+cli_case(cpu_empty PROGRAM s1_5_cpu ARGS --check --seqlen 0)
+cli_case(cpu_too_long PROGRAM s1_5_cpu ARGS --seqlen 64k EXIT 3 STDERR "--seqlen 65536: S and P take 34359738368 bytes")

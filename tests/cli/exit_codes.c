@@ -22,7 +22,8 @@ static bool run(Context *context, Report *report)
     cell_check(table, 10, strcmp(way, "mismatch") == 0 ? 12 : 10, "K reads");
     claim_count(report, "1-1", 10, strcmp(way, "unexpected") == 0 ? 11 : 10, "");
     if (strcmp(way, "unjudged") != 0) claim_holds(report, "1-2", false, "295, 281");
-    if (strcmp(way, "infeasible") == 0) return status_fail(context->status, STATUS_INFEASIBLE, "tile S needs 9 bytes, 8 are there");
+    if (strcmp(way, "infeasible") == 0)
+        return status_fail(context->status, STATUS_INFEASIBLE, "tile S needs 9 bytes, 8 are there");
     if (strcmp(way, "skipped") == 0) return status_fail(context->status, STATUS_SKIPPED, "no such device");
     return strcmp(way, "silent") != 0;
 }

@@ -1,4 +1,5 @@
-# Outputs that are kept (see cli_golden in ../cli.cmake): every program without options as text and JSON, then single command lines.
+# Outputs that are kept (see cli_golden in ../cli.cmake): every program without options as text and JSON, then single command
+# lines.
 foreach(program ${timeless})
   cli_golden(${program}.txt PROGRAM ${program})
   cli_golden(${program}.json PROGRAM ${program} ARGS --format json)

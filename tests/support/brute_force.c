@@ -109,7 +109,10 @@ static uint64_t tile_bytes(Span rows, Span cols, uint64_t bytes)
     return sum;
 }
 
-static void copy(const Run *run, Span rows, Span cols, uint64_t bytes) { run->n->smem_copy_bytes += tile_bytes(rows, cols, bytes); }
+static void copy(const Run *run, Span rows, Span cols, uint64_t bytes)
+{
+    run->n->smem_copy_bytes += tile_bytes(rows, cols, bytes);
+}
 
 /* A load or a store whose tile is in shared memory. */
 static void load_shared(const Run *run, Memory *x, Span rows, Span cols)
@@ -127,14 +130,14 @@ static void store_shared(const Run *run, Memory *x, Span rows, Span cols)
 /* The instructions of a product of left (rows x inner) and right (inner x cols): each takes its part of the rows and columns. */
 static void read_right(const Run *run, Span rows, Span cols, Span inner)
 {
-    const uint64_t step = run->p->instruction_rows ? run->p->instruction_rows : length_of(rows);
-    for (uint64_t r = rows.first; r < rows.end; r += step) run->n->smem_operand_bytes += tile_bytes(inner, cols, run->p->element_bytes);
+    const uint64_t step = run->p->instruction_rows ? run->p->instruction_rows : length_of(rows), e = run->p->element_bytes;
+    for (uint64_t r = rows.first; r < rows.end; r += step) run->n->smem_operand_bytes += tile_bytes(inner, cols, e);
 }
 
 static void read_left(const Run *run, Span rows, Span cols, Span inner)
 {
-    const uint64_t step = run->p->instruction_cols ? run->p->instruction_cols : length_of(cols);
-    for (uint64_t c = cols.first; c < cols.end; c += step) run->n->smem_operand_bytes += tile_bytes(rows, inner, run->p->element_bytes);
+    const uint64_t step = run->p->instruction_cols ? run->p->instruction_cols : length_of(cols), e = run->p->element_bytes;
+    for (uint64_t c = cols.first; c < cols.end; c += step) run->n->smem_operand_bytes += tile_bytes(rows, inner, e);
 }
 
 /* Multiply-adds of Q Kᵀ, or of P V: d per (query, key) pair. */
@@ -170,7 +173,7 @@ static void score_and_softmax(const Run *run, Span queries, Span keys)
     run->n->tile_pairs++;
 }
 
-/* ------------------------------------------------------------------------------------------------------ standard (Algorithm 0) */
+/* ----------------------------------------------------------------------------------------------------- standard (Algorithm 0) */
 
 static void standard_scores(Run *run, uint64_t i)
 {
@@ -252,7 +255,7 @@ static void standard(Run *run)
     each_head(run, standard_output, query_blocks(run->p));
 }
 
-/* -------------------------------------------------------------------------------------- FlashAttention-1 (Algorithm 1), as listed */
+/* ---------------------------------------------------------------------------------- FlashAttention-1 (Algorithm 1), as listed */
 
 static void fa1_init(Run *run, uint64_t i)
 {
@@ -324,7 +327,7 @@ static void fa1(Run *run)
     each_head(run, fa1_head, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------- FlashAttention-1 as shipped */
+/* ------------------------------------------------------------------------------------------------ FlashAttention-1 as shipped */
 
 static void shipped_tile(Run *run, Span q, Span k)
 {
@@ -404,7 +407,7 @@ static void fa2_block(Run *run, uint64_t i)
 
 static void fa2(Run *run) { each_head(run, fa2_block, query_blocks(run->p)); }
 
-/* ----------------------------------------------------------------------------------------------------------------------- a run */
+/* ---------------------------------------------------------------------------------------------------------------------- a run */
 
 static Memory new_memory(uint64_t heads, uint64_t rows, uint64_t cols, uint64_t bytes, Alloc *alloc, Status *status)
 {

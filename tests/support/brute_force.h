@@ -1,9 +1,10 @@
 /* brute_force.h - counts of attention by touching elements one at a time: slow, obvious, and independent.
  *
- * The third way to every count, beside the walk on the machine (sim/, algos/) and the closed forms. It shares no code with either: masks are
- * decided for each (query, key) pair from their definition, a block is executed iff some pair in it is visible (all of its pairs are looked
- * at), an ideal L2 is one flag per element, every head is walked, and every counter is an increment in the innermost loop. The loops are
- * those of the papers' listings (Dao et al. 2022, Algorithms 0 and 1; Dao 2023, Algorithm 1). For shapes of some thousand pairs.
+ * The third way to every count, beside the walk on the machine (sim/, algos/) and the closed forms. It shares no code with
+ * either: masks are decided for each (query, key) pair from their definition, a block is executed iff some pair in it is visible
+ * (all of its pairs are looked at), an ideal L2 is one flag per element, every head is walked, and every counter is an increment
+ * in the innermost loop. The loops are those of the papers' listings (Dao et al. 2022, Algorithms 0 and 1; Dao 2023, Algorithm
+ * 1). For shapes of some thousand pairs.
  */
 #ifndef ATTNLAB_BRUTE_FORCE_H
 #define ATTNLAB_BRUTE_FORCE_H

@@ -18,8 +18,8 @@ typedef struct {
     CountedProblem problem;     /* for the closed form */
 } CountRun;
 
-/* Walks the forward pass; config.l2 comes from the case. Numeric runs get random inputs. Free with machine_free(&run->machine), also after a
- * failure. */
+/* Walks the forward pass; config.l2 comes from the case. Numeric runs get random inputs. Free with machine_free(&run->machine),
+ * also after a failure. */
 bool count_walk(CountRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc, Status *status);
 
 /* "fa2 B=1 H=4/2 Nq=5 Nk=7 d=3 Br=2 Bc=4 causal window -1,-1 bf16 l2 none" */

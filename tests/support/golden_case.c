@@ -134,3 +134,28 @@ bool numeric_forward(AttentionRun *run, const NumericSetup *setup, const Profile
     set_all(&run->machine, run->attention.V, v);
     return attention_run_forward(run);
 }
+
+bool numeric_backward(AttentionRun *run, const NumericSetup *setup, BackwardVariant variant, const Profile *chip, const GoldenCase *golden,
+                      Alloc *alloc, Status *status)
+{
+    const RunSetup run_setup = {
+        .algorithm = setup->algorithm,
+        .profile = chip,
+        .tiles = setup->tiles,
+        .config = {.mode = MODE_NUMERIC, .l2 = L2_IDEAL, .precision = setup->precision, .poison = setup->poison},
+    };
+    AttentionShape shape = golden->shape;
+    shape.dtype = setup->precision == PRECISION_F64 ? ELEMENT_F64 : ELEMENT_F32;
+    if (golden->keep != NULL) {
+        shape.dropout_source = DROPOUT_GIVEN;
+        shape.dropout.p = golden->dropout;
+    }
+    if (!attention_run_prepare(run, &run_setup, &shape, alloc, status)) return false;
+    if (!attention_run_prepare_backward(run, setup->tiles, variant)) return false;
+    set_all(&run->machine, run->attention.Q, golden->q);
+    set_all(&run->machine, run->attention.K, golden->k);
+    set_all(&run->machine, run->attention.V, golden->v);
+    set_all(&run->machine, run->attention.dO, golden->d_o);
+    if (golden->keep != NULL) set_all(&run->machine, run->attention.Z, golden->keep);
+    return attention_run_forward(run) && attention_run_backward(run);
+}

@@ -26,4 +26,8 @@ typedef struct {
 bool numeric_forward(AttentionRun *run, const NumericSetup *setup, const Profile *chip, const AttentionShape *shape, const double *q,
                      const double *k, const double *v, Alloc *alloc, Status *status);
 
+/* Forward and backward of a golden case that has gradients; a dropout case uses its own keep mask. The caller frees the run. */
+bool numeric_backward(AttentionRun *run, const NumericSetup *setup, BackwardVariant variant, const Profile *chip, const GoldenCase *golden,
+                      Alloc *alloc, Status *status);
+
 #endif

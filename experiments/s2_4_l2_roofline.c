@@ -1,0 +1,728 @@
+/* s2_4_l2_roofline.c - lecture §2.4: the lower bound, what the L2 cache changes, and the roofline before and after.
+ *
+ * In the paper's model there is nothing between HBM and the SMs. Every query block of FlashAttention-2 then reads all of K and V:
+ *
+ *     2Nd (Q, O) + 2Nd N/Br (K, V)    against    4Nd + 4N² of standard attention: about d / (2 Br) of it
+ *
+ * Real chips have an L2 cache, and the query blocks of a head read the same K and V. If it holds them (L2 ideal), HBM sees Q, K, V and O
+ * once, 4Nd, and the kernel turns from memory-bound to compute-bound. So an intensity means nothing until its L2 model is named: here
+ * both stand side by side, for standard attention too, whose products also read K and V again for every query block.
+ *
+ *     time of a kernel = max(FLOPs / peak, bytes / HBM bandwidth)     standard attention: the sum over its three kernels
+ *
+ * What this leaves out: everything that keeps a kernel below its roofline, and L2 between "not there" and "perfect". The last two tables
+ * say how far that is from one H200.
+ */
+#include "support/experiment.h"
+#include "support/text.h"
+
+#include "algos/run.h"
+
+#include "sim/checked.h"
+#include "sim/ops.h"
+
+#include <string.h>
+
+/* ---- one walk ---- */
+
+enum { KERNELS = 3, CHIPS = 4, MOST_CHIPS = CHIPS + 1, H200 = 2 };
+
+static const char *const chip_names[CHIPS] = {"a100", "h100", "h200", "b200"};
+
+/* FLOPs (matrix products, and the rest by the price list) and HBM bytes of one launch, the statistics L left out. */
+typedef struct {
+    uint64_t flops, bytes;
+} KernelWork;
+
+/* What one head moved, in bytes of HBM unless said otherwise. */
+typedef struct {
+    AttentionShape shape;
+    uint32_t Br;
+    uint64_t q_o, k_v, s_p, l, all, all_formula;
+    uint64_t k_v_elements;
+    uint64_t qkv_read;              /* HBM to L2 */
+    uint64_t sm_read;               /* L2 to the SMs */
+    uint64_t matmul_flops;
+    KernelWork kernels[KERNELS];    /* FlashAttention: the first only */
+    uint64_t smem_per_block;        /* of the first launch */
+} Walk;
+
+static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+static double per(uint64_t a, uint64_t b) { return ratio((double)a, (double)b); }
+
+static double mebi(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+static double tera(uint64_t x) { return (double)x / 1e12; }
+
+/* 4N²d (less under a mask) over the bytes of everything but L. */
+static double flop_per_byte(const Walk *walk) { return per(walk->matmul_flops, walk->all - walk->l); }
+
+static bool is_either(const char *name, const char *a, const char *b) { return strcmp(name, a) == 0 || strcmp(name, b) == 0; }
+
+static void add_row(Walk *walk, KernelWork *kernel, const LedgerRow *row)
+{
+    const char *name = row->tensor->name;
+    const uint64_t elements = row->traffic.hbm_read + row->traffic.hbm_write, size = element_bytes(row->tensor->type);
+    const bool k_v = is_either(name, "K", "V"), q_o = is_either(name, "Q", "O"), s_p = is_either(name, "S", "P");
+    uint64_t *const kind = k_v ? &walk->k_v : q_o ? &walk->q_o : s_p ? &walk->s_p : &walk->l;
+    *kind += elements * size;
+    if (kind != &walk->l) kernel->bytes += elements * size;
+    if (k_v) walk->k_v_elements += elements;
+    if (k_v || q_o) walk->qkv_read += row->traffic.hbm_read * size;
+}
+
+static void sum_up(Walk *walk, const AttentionRun *run)
+{
+    const Machine *machine = &run->machine;
+    for (uint32_t i = 0; i < KERNELS && i < machine->launch_count; i++) {
+        const LaunchRecord *launch = &machine->launches[i];
+        walk->kernels[i].flops = launch->counts.matmul_flops;
+        for (int op = 0; op < OPERATION_KINDS; op++)
+            walk->kernels[i].flops += launch->counts.elements[op] * operation_price((Operation)op);
+        for (uint32_t r = 0; r < launch->row_count; r++) add_row(walk, &walk->kernels[i], &machine->ledger[launch->first_row + r]);
+    }
+    walk->all = run->totals.hbm_read_bytes + run->totals.hbm_write_bytes;
+    walk->all_formula = run->closed_form.hbm_read_bytes + run->closed_form.hbm_write_bytes;
+    walk->sm_read = run->totals.l2_to_sm_bytes;
+    walk->matmul_flops = run->totals.matmul_flops;
+    walk->smem_per_block = machine->launches[0].smem_peak_bytes;
+}
+
+#define MOST_TILE_PAIRS (UINT64_C(1) << 30)     /* half a minute of walking */
+
+static bool short_enough(const AttentionRun *run, Status *status)
+{
+    const ClosedForm *form = &run->closed_form;
+    if (form->tile_pairs <= MOST_TILE_PAIRS) return true;
+    return status_fail(status, STATUS_INFEASIBLE,
+                       "the walk is too long: %" PRIu64 " tile pairs, at most %" PRIu64 ". Its closed form: %" PRIu64
+                       " elements read from HBM, %" PRIu64 " written",
+                       form->tile_pairs, MOST_TILE_PAIRS, form->hbm_read_elements, form->hbm_write_elements);
+}
+
+/* One head on the machine without limits. */
+static bool walk_head(const Context *context, const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, L2Model l2,
+                      Walk *walk)
+{
+    AttentionRun run = {0};
+    Profile unbounded;
+    if (!profile_load("unbounded", context->alloc, &unbounded, context->status)) return false;
+    *walk = (Walk){.shape = *shape, .Br = tiles.Br};
+    const RunSetup setup = {.algorithm = algorithm, .profile = &unbounded, .tiles = tiles, .config = {.mode = MODE_COUNT, .l2 = l2}};
+    const bool ok = attention_run_prepare(&run, &setup, shape, context->alloc, context->status) &&
+                    short_enough(&run, context->status) && attention_run_forward(&run);
+    if (ok) sum_up(walk, &run);
+    attention_run_free(&run);
+    return ok && status_ok(context->status);
+}
+
+/* Both algorithms under both L2 models at one shape. */
+typedef struct {
+    Walk standard[2], fa2[2];       /* by L2_NONE, L2_IDEAL */
+} Pair;
+
+static bool walk_pair(const Context *context, const AttentionShape *shape, TileSize tiles, Pair *pair)
+{
+    for (int l2 = L2_NONE; l2 <= L2_IDEAL; l2++) {
+        if (!walk_head(context, &algorithm_standard, shape, tiles, (L2Model)l2, &pair->standard[l2])) return false;
+        if (!walk_head(context, &algorithm_fa2, shape, tiles, (L2Model)l2, &pair->fa2[l2])) return false;
+    }
+    return true;
+}
+
+static AttentionShape point_shape(const Context *context, const OptionPoint *point)
+{
+    AttentionShape shape = attention_shape(point->seqlen, point->head_dim);
+    shape.dtype = context->options->dtype;
+    return shape;
+}
+
+/* ---- the roofline ---- */
+
+/* Seconds. */
+typedef struct {
+    double compute, memory, bound;  /* bound: what the roofline allows */
+} KernelTime;
+
+static KernelTime kernel_time(const KernelWork *work, const Profile *chip)
+{
+    const double compute = per(work->flops, chip->peak_bf16_flops_per_chip);
+    const double memory = per(work->bytes, chip->hbm_bytes_per_second_per_chip);
+    return (KernelTime){compute, memory, compute > memory ? compute : memory};
+}
+
+static double standard_seconds(const Walk *walk, const Profile *chip)
+{
+    double seconds = 0;
+    for (int i = 0; i < KERNELS; i++) seconds += kernel_time(&walk->kernels[i], chip).bound;
+    return seconds;
+}
+
+/* The roofline of FlashAttention takes its matrix products alone, as benchmarks count. */
+static KernelTime fa2_time(const Walk *walk, const Profile *chip)
+{
+    const KernelWork work = {walk->matmul_flops, walk->kernels[0].bytes};
+    return kernel_time(&work, chip);
+}
+
+static double speed_up(const Walk *standard, const Walk *fa2, const Profile *chip)
+{
+    return ratio(standard_seconds(standard, chip), fa2_time(fa2, chip).bound);
+}
+
+/* The lecture's three, the H200, and with --hw FILE one's own. */
+typedef struct {
+    Profile all[MOST_CHIPS];
+    const Profile *by_balance[MOST_CHIPS];  /* rising */
+    size_t count;
+} Chips;
+
+static void sort_by_balance(Chips *chips)
+{
+    for (size_t c = 0; c < chips->count; c++) {
+        size_t place = c;
+        for (; place > 0; place--) {
+            const Profile *before = chips->by_balance[place - 1];
+            if (profile_balance_flops_per_byte(before) <= profile_balance_flops_per_byte(&chips->all[c])) break;
+            chips->by_balance[place] = before;
+        }
+        chips->by_balance[place] = &chips->all[c];
+    }
+}
+
+static bool load_chips(const Context *context, Chips *chips)
+{
+    const Profile *hw = context->hw;
+    bool extra = hw->hbm_bytes_per_second_per_chip != PROFILE_UNLIMITED && hw->l2_bytes_per_chip != PROFILE_UNLIMITED;
+    for (chips->count = 0; chips->count < CHIPS; chips->count++) {
+        const char *name = chip_names[chips->count];
+        if (!profile_load(name, context->alloc, &chips->all[chips->count], context->status)) return false;
+        if (strcmp(hw->name, name) == 0) extra = false;
+    }
+    if (extra) chips->all[chips->count++] = *hw;
+    sort_by_balance(chips);
+    return true;
+}
+
+/* Blocks of FlashAttention-2 that one SM holds at once, by shared memory and registers. */
+static uint64_t blocks_per_sm(const Profile *chip, const Walk *fa2, TileSize tiles)
+{
+    const Geometry geometry = algorithm_fa2.geometry(&fa2->shape, tiles);
+    const uint64_t by_smem = chip->smem_bytes_per_sm / (fa2->smem_per_block + chip->smem_reserved_bytes_per_block);
+    const uint64_t per_warp = ceil_div(geometry.registers_per_thread * chip->warp_size, chip->register_granule_per_warp) *
+                              chip->register_granule_per_warp;
+    const uint64_t by_registers = chip->registers_per_sm / (per_warp * ceil_div(geometry.threads, chip->warp_size));
+    return min_u64(by_smem, by_registers);
+}
+
+/* ---- silicon: one H200, PyTorch 2.11, CUDA 13.0, cuDNN 9.19, BF16 ---- */
+
+/* One launch under Nsight Compute, caches flushed before it. A block has 128 query rows in both kernels. */
+typedef struct {
+    const char *kernel;
+    bool causal;
+    uint64_t heads, N, d;
+    uint32_t Bc;
+    uint64_t dram_read;             /* bytes that HBM gave */
+    uint64_t l2_to_sm;              /* bytes that the SMs read from L2 */
+} CounterRow;
+
+static const CounterRow counters[] = {
+    {"FlashAttention-2", false, 16, 1024, 128, 64, 12638976, 71303168},
+    {"FlashAttention-2", false, 16, 16384, 64, 128, 101093632, UINT64_C(8623926400)},
+    {"FlashAttention-2", false, 16, 16384, 128, 64, 247659264, UINT64_C(17247554816)},
+    {"FlashAttention-2", true, 16, 16384, 128, 64, 298500608, UINT64_C(8724576640)},
+    {"FlashAttention-2", false, 4, 65536, 128, 64, 436373504, UINT64_C(68787253632)},
+    {"cuDNN", false, 16, 1024, 128, 128, 12605696, 71311360},
+    {"cuDNN", false, 16, 16384, 64, 128, 100704512, UINT64_C(8623558784)},
+    {"cuDNN", false, 16, 16384, 128, 128, 205147648, UINT64_C(17247047808)},
+    {"cuDNN", true, 16, 16384, 128, 128, 201353984, UINT64_C(8724222080)},
+    {"cuDNN", false, 4, 65536, 128, 128, 678341888, UINT64_C(68786655360)},
+};
+enum { COUNTER_ROWS = sizeof counters / sizeof counters[0] };
+
+/* Wall time: CUDA events, median. No mask, d = 128. */
+typedef struct {
+    const char *kernel;
+    TensorInstruction instruction;
+    uint64_t heads, N;              /* heads: of the whole batch */
+    double time_us;
+} SpeedRow;
+
+static const SpeedRow speeds[] = {
+    {"FlashAttention-2", TENSOR_MMA_SYNC, 64, 4096, 1562.66},
+    {"FlashAttention-2", TENSOR_MMA_SYNC, 16, 16384, 6291.49},
+    {"cuDNN", TENSOR_WGMMA, 64, 4096, 860.62},
+    {"cuDNN", TENSOR_WGMMA, 16, 16384, 3261.25},
+};
+enum { SPEED_ROWS = sizeof speeds / sizeof speeds[0] };
+
+/* ---- the declarations ---- */
+
+static const Column traffic_columns[] = {
+    {"N", "", "sequence length"},
+    {"d", "", "head dimension"},
+    {"Br", "", "query rows per block"},
+    {"algorithm", "", "standard attention (three kernels) or FlashAttention-2"},
+    {"L2", "", "none: every load goes to HBM; ideal: each byte once per kernel"},
+    {"Q, O", "MiB", "HBM traffic, read + written"},
+    {"K, V", "MiB", "HBM traffic"},
+    {"S, P", "MiB", "HBM traffic"},
+    {"sum", "MiB", "of the three"},
+    {"L", "MiB", "logsumexp of each row, float32"},
+    {"check", "", "all bytes against the closed form"},
+    {"intensity", "FLOP/byte", "FLOPs of the matrix products over the sum"},
+};
+static const TableSpec traffic_table = {"traffic", "HBM traffic of one head, without and with L2", traffic_columns, 12};
+
+static const Column reread_columns[] = {
+    {"Br", "", "query rows per block"},
+    {"K, V read", "elements", "by FlashAttention-2 without L2, counted by the walk"},
+    {"formula", "elements", "2Nd ceil(N/Br)"},
+    {"check", "", "counted against the formula"},
+    {"over 4N^2", "%", "of the traffic of S and P in standard attention"},
+    {"d/(2 Br)", "%", "the rule of the lecture"},
+    {"sum", "MiB", "all but L"},
+    {"intensity", "FLOP/byte", "FLOPs of the matrix products over the sum"},
+};
+static const TableSpec reread_table = {"rereads", "Without L2: larger query blocks read K and V less often", reread_columns, 8};
+
+static const Column fit_columns[] = {
+    {"N", "", "sequence length"},
+    {"K, V", "MiB", "of one head: 2Nd elements"},
+    {"A100", "%", "share of its L2"},
+    {"H100", "%", "share of its L2"},
+    {"H200", "%", "share of its L2"},
+    {"B200", "%", "share of its L2"},
+};
+static const TableSpec fit_table = {"fit", "K and V of one head against L2", fit_columns, 6};
+
+static const Column working_columns[] = {
+    {"chip", "", "hardware profile"},
+    {"SMs", "", "streaming multiprocessors"},
+    {"blocks per SM", "", "of FlashAttention-2, by shared memory and registers"},
+    {"rows at once", "", "query rows of all resident blocks"},
+    {"K, V in use", "MiB", "K and V of as many rows: what the resident blocks read together, whatever N is"},
+    {"L2", "MiB", "capacity"},
+    {"longest N", "", "whose K and V of one head still fit into L2"},
+};
+static const TableSpec working_table = {"in_use", "K and V that the blocks running at once share", working_columns, 7};
+
+static const Column roofline_columns[] = {
+    {"N", "", "sequence length"},
+    {"d", "", "head dimension"},
+    {"chip", "", "hardware profile, by rising balance point"},
+    {"balance", "FLOP/byte", "peak over HBM bandwidth"},
+    {"standard", "us", "sum over the three kernels of max(FLOPs/peak, bytes/bandwidth)"},
+    {"FA2 compute", "us", "FLOPs of the matrix products over the peak"},
+    {"FA2 memory", "us", "bytes over the HBM bandwidth, L left out"},
+    {"FA2", "us", "the larger of both"},
+    {"FA2 bound", "", "which of both it is"},
+    {"speed-up", "x", "standard over FA2"},
+    {"standard peak", "%", "share of the peak FLOP/s"},
+    {"FA2 peak", "%", "share of the peak FLOP/s"},
+};
+static const TableSpec ideal_table = {"roofline", "Roofline with an ideal L2 (the lecture's table): one head", roofline_columns, 12};
+static const TableSpec none_table = {"roofline_none", "Roofline without L2: one head", roofline_columns, 12};
+
+static const Column bound_columns[] = {
+    {"M", "elements", "on-chip memory"},
+    {"is", "", "where it lies in [d, Nd]"},
+    {"bound", "elements", "N^2 d^2 / M"},
+    {"FA1", "elements", "counted by the walk, no L2"},
+    {"FA1/bound", "", "a constant factor: no algorithm does better than the order of the bound for all M"},
+    {"compulsory", "elements", "4Nd: read Q, K, V, write O"},
+};
+static const TableSpec bound_table = {"lower_bound", "The lower bound (N = 1024, d = 64)", bound_columns, 6};
+
+static const Column counter_columns[] = {
+    {"kernel", "", "as shipped"},
+    {"mask", "", "none or causal"},
+    {"heads", "", "batch 1"},
+    {"N", "", "sequence length"},
+    {"d", "", "head dimension"},
+    {"Q, K, V", "MB", "read once: the walk with an ideal L2"},
+    {"HBM read", "MB", "hardware counter"},
+    {"HBM/once", "x", "1: HBM reads each byte once"},
+    {"L2 to SMs", "MB", "hardware counter"},
+    {"L2/walk", "x", "against what the SMs ask for in the walk"},
+};
+static const TableSpec counter_table = {"hbm_reads", "On silicon: does HBM read Q, K, V once? (H200)", counter_columns, 10};
+
+static const Column speed_columns[] = {
+    {"kernel", "", "as shipped"},
+    {"heads", "", "batch * heads"},
+    {"N", "", "sequence length"},
+    {"time", "us", "measured"},
+    {"roofline", "us", "of the same heads, ideal L2"},
+    {"rate", "TFLOP/s", "FLOPs of the matrix products over time"},
+    {"of peak", "%", "share of the published 989 TFLOP/s"},
+    {"of its instruction", "%", "share of what its tensor-core instruction can do: mma.sync 649, wgmma 989 TFLOP/s"},
+    {"HBM busy", "%", "compulsory bytes over time and bandwidth"},
+};
+static const TableSpec speed_table = {"speed", "On silicon: is it bound by compute? (H200, d = 128, no mask)", speed_columns, 9};
+
+static const ClaimSpec claims[] = {
+    {"2.4-1", "2.4", "Proposition 3: for M in [d, Nd] no exact algorithm needs", "o(N^2 d^2/M) for all M", VERDICT_CITED,
+     "quoted: Dao et al. 2022", NULL},
+    {"2.4-2", "2.4", "at M = Nd the bound is what any algorithm must read", "N^2 d^2/M = Nd", VERDICT_EQUAL,
+     "N^2 d^2/(Nd) at N = 1024, d = 64; FA1 at this M by the walk", NULL},
+    {"2.4-3", "2.4", "K and V read by FA2 without L2 hits (N = 4096, d = 128, Br = 128)", "2N^2 d/Br", VERDICT_EQUAL,
+     "walk = 2N^2 d/Br = 33,554,432", NULL},
+    {"2.4-4", "2.4", "of the 4N^2 of standard attention (Br = d = 128)", "d/(2Br) = 1/2", VERDICT_EQUAL, "K, V of FA2 / S, P of standard",
+     NULL},
+    {"2.4-5", "2.4", "standard attention (N = 4096, d = 128)", "132 MiB", VERDICT_EQUAL, "walk, each operand once per kernel", NULL},
+    {"2.4-6", "2.4", "FA2 without L2 hits (N = 4096, d = 128, Br = 128), L left out", "66 MiB", VERDICT_EQUAL, "walk, no L2", NULL},
+    {"2.4-7", "2.4", "K and V of one head (N = 16K, d = 128)", "8 MiB", VERDICT_EQUAL, "walk, ideal L2", NULL},
+    {"2.4-8", "2.4", "L2 of A100 and H100", "40 MB, 50 MB", VERDICT_EQUAL, "profiles a100 and h100, in MiB", NULL},
+    {"2.4-9", "2.4", "FlashAttention becomes compute-bound (N = 4096, d = 128)", "compute-bound", VERDICT_EQUAL,
+     "4N^2 d / (4Nd * 2 bytes) = N/2 > balance point of all chips, ideal L2", NULL},
+    {"2.4-10", "2.4", "the higher the balance point, the larger the speed-up", "rises with it", VERDICT_EQUAL,
+     "(4Nd + 4N^2) 2/bandwidth / (4N^2 d/peak) = 2(N + d)/(Nd) * balance", NULL},
+    {"R-D3", "2.4", "HBM reads Q, K and V once each (H200; FA2, N = 16K, d = 128, without and with causal mask)", "1.00x",
+     VERDICT_DIFFERS, "HBM read counter / bytes of Q, K, V",
+     "a real L2 misses some of it although K and V in use would fit; cuDNN's kernel comes to 1.02 and 1.00"},
+    {"R-D4", "2.4", "FA2 as shipped is bound by the tensor cores (H200, N = 4096, d = 128)", "compute-bound", VERDICT_DIFFERS,
+     "measured rate over peak, at least 70 % (what a good matrix product reaches)",
+     "a roofline is an upper bound: FA2 leaves tensor cores and HBM idle and waits for its own chain of instructions"},
+};
+
+static const TableSpec *const tables[] = {
+    &bound_table, &traffic_table, &reread_table, &fit_table, &working_table, &ideal_table, &none_table, &counter_table, &speed_table,
+};
+static const ProgramOption options[] = {
+    {OPTION_SEQLEN, "4k"}, {OPTION_HEAD_DIM, "128"}, {OPTION_BLOCK_Q, "128"}, {OPTION_BLOCK_K, "64"}, {OPTION_DTYPE, "bf16"},
+};
+
+/* ---- the lower bound ---- */
+
+static bool fa1_elements_counted(const Context *context, Report *report, uint64_t N, uint64_t d, uint64_t M, uint64_t *elements)
+{
+    AttentionRun run = {0};
+    Profile unbounded;
+    if (!profile_load("unbounded", context->alloc, &unbounded, context->status)) return false;
+    const AttentionShape shape = attention_shape(N, d);
+    const TileSize tiles = paper_tiles(M, d);
+    const bool ok = attention_count(&run, &algorithm_fa1, &shape, tiles, L2_NONE, &unbounded, context->alloc, context->status);
+    *elements = run.totals.hbm_read_elements + run.totals.hbm_write_elements;
+    if (ok) report_check(report, *elements, fa1_elements(N, d, tiles.Bc, context->status), "elements moved by FA1");
+    attention_run_free(&run);
+    return ok;
+}
+
+static bool add_lower_bound(const Context *context, Report *report)
+{
+    const uint64_t N = 1024, d = 64;
+    const struct {
+        uint64_t M;
+        const char *is;
+    } points[] = {{d * d, "d^2"}, {4 * d * d, "4 d^2"}, {N * d / 2, "Nd/2"}, {N * d, "Nd: all of K fits"}};
+    Table *table = report_table(report, &bound_table);
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        const uint64_t M = points[i].M, bound = N * N * d * d / M;
+        uint64_t counted = 0;
+        if (!fa1_elements_counted(context, report, N, d, M, &counted)) return false;
+        table_row(table);
+        cell_count(table, M);
+        cell_text(table, points[i].is);
+        cell_count(table, bound);
+        cell_count(table, counted);
+        cell_decimals(table, per(counted, bound), 2);
+        cell_count(table, 4 * N * d);
+        if (M == N * d) claim_holds(report, "2.4-2", bound == N * d, "%" PRIu64 " = Nd; FA1 moves %.2f Nd", bound, per(counted, N * d));
+    }
+    table_note(table, "The bound is an order of growth: FA1 keeps within a constant factor of it (12 to 16 here).");
+    return true;
+}
+
+/* ---- traffic ---- */
+
+static void traffic_row(Table *table, const char *algorithm, const char *l2, const Walk *walk)
+{
+    table_row(table);
+    cell_count(table, walk->shape.seqlen_q);
+    cell_count(table, walk->shape.head_dim);
+    cell_count(table, walk->Br);
+    cell_text(table, algorithm);
+    cell_text(table, l2);
+    cell_decimals(table, mebi(walk->q_o), 2);
+    cell_decimals(table, mebi(walk->k_v), 2);
+    cell_decimals(table, mebi(walk->s_p), 2);
+    cell_decimals(table, mebi(walk->all - walk->l), 2);
+    cell_decimals(table, mebi(walk->l), 3);
+    cell_check(table, walk->all, walk->all_formula, algorithm);
+    cell_decimals(table, flop_per_byte(walk), 1);
+}
+
+static void add_traffic(Table *table, const Pair *pair)
+{
+    traffic_row(table, "standard", "none", &pair->standard[L2_NONE]);
+    traffic_row(table, "standard", "ideal", &pair->standard[L2_IDEAL]);
+    traffic_row(table, "FA2", "none", &pair->fa2[L2_NONE]);
+    traffic_row(table, "FA2", "ideal", &pair->fa2[L2_IDEAL]);
+}
+
+static bool add_rereads(const Context *context, Report *report, const Pair *pair, uint32_t Bc)
+{
+    static const uint32_t blocks[] = {16, 32, 64, 128, 256, 512};
+    const AttentionShape *shape = &pair->fa2[L2_NONE].shape;
+    const uint64_t N = shape->seqlen_q, d = shape->head_dim, element = element_bytes(shape->dtype);
+    Table *table = report_table(report, &reread_table);
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        Walk walk;
+        if (!walk_head(context, &algorithm_fa2, shape, (TileSize){blocks[i], Bc}, L2_NONE, &walk)) return false;
+        const uint64_t formula = 2 * N * d * ceil_div(N, blocks[i]);
+        table_row(table);
+        cell_count(table, blocks[i]);
+        cell_count(table, walk.k_v_elements);
+        cell_count(table, formula);
+        cell_check(table, walk.k_v_elements, formula, "K and V read");
+        cell_decimals(table, 100 * per(walk.k_v_elements, pair->standard[L2_IDEAL].s_p / element), 1);
+        cell_decimals(table, 100 * per(d, 2 * (uint64_t)blocks[i]), 1);
+        cell_decimals(table, mebi(walk.all - walk.l), 2);
+        cell_decimals(table, flop_per_byte(&walk), 1);
+    }
+    table_title(table, "Without L2: larger query blocks read K and V less often (N = %" PRIu64 ", d = %" PRIu64 ")", N, d);
+    table_note(table, "The intensity of FA2 without L2 comes near Br in FP16: more rows per block is all that helps there.");
+    return true;
+}
+
+static void add_fit(Report *report, const Chips *chips, const AttentionShape *shape)
+{
+    const uint64_t row = 2 * shape->head_dim * element_bytes(shape->dtype);
+    Table *table = report_table(report, &fit_table);
+    for (uint64_t N = 4096; N <= 262144; N *= 2) {
+        table_row(table);
+        cell_count(table, N);
+        cell_decimals(table, mebi(N * row), 0);
+        for (size_t c = 0; c < CHIPS; c++) cell_decimals(table, 100 * per(N * row, chips->all[c].l2_bytes_per_chip), 1);
+    }
+    table_title(table, "K and V of one head against L2 (d = %" PRIu64 ")", shape->head_dim);
+    table_note(table, "At 128K a head's K and V exceed the L2 of A100, H100 and H200; the B200's (126.5 MiB) holds them.");
+}
+
+static void add_in_use(Report *report, const Chips *chips, const Walk *fa2, TileSize tiles)
+{
+    const uint64_t row = 2 * fa2->shape.head_dim * element_bytes(fa2->shape.dtype);
+    Table *table = report_table(report, &working_table);
+    for (size_t c = 0; c < chips->count; c++) {
+        const Profile *chip = &chips->all[c];
+        const uint64_t blocks = blocks_per_sm(chip, fa2, tiles), rows = chip->sm_count * blocks * tiles.Br;
+        table_row(table);
+        cell_text(table, chip->name);
+        cell_count(table, chip->sm_count);
+        cell_count(table, blocks);
+        cell_count(table, rows);
+        cell_decimals(table, mebi(rows * row), 1);
+        cell_decimals(table, mebi(chip->l2_bytes_per_chip), 1);
+        cell_count(table, chip->l2_bytes_per_chip / row);
+    }
+    table_note(table, "Short heads: several run at once, with their K and V. Long heads: one runs, and K and V of one head are in use.");
+}
+
+/* ---- the roofline ---- */
+
+static void add_roofline(Table *table, const Chips *chips, const Walk *standard, const Walk *fa2)
+{
+    for (size_t c = 0; c < chips->count; c++) {
+        const Profile *chip = chips->by_balance[c];
+        const KernelTime time = fa2_time(fa2, chip);
+        const double before = standard_seconds(standard, chip);
+        table_row(table);
+        cell_count(table, fa2->shape.seqlen_q);
+        cell_count(table, fa2->shape.head_dim);
+        cell_text(table, chip->name);
+        cell_decimals(table, profile_balance_flops_per_byte(chip), 1);
+        cell_significant(table, 1e6 * before, 3);
+        cell_significant(table, 1e6 * time.compute, 4);
+        cell_significant(table, 1e6 * time.memory, 3);
+        cell_significant(table, 1e6 * time.bound, 4);
+        cell_text(table, time.compute >= time.memory ? "compute" : "memory");
+        cell_decimals(table, ratio(before, time.bound), 2);
+        cell_decimals(table, 100 * ratio(time.compute, before), 0);
+        cell_decimals(table, 100 * ratio(time.compute, time.bound), 0);
+    }
+}
+
+static bool add_points(const Context *context, Report *report, const Chips *chips)
+{
+    Table *traffic = report_table(report, &traffic_table);
+    Pair first = {0}, pair;
+    TileSize tiles = {0};
+    const size_t points = options_point_count(context->options);
+    for (size_t i = 0; i < points; i++) {
+        const OptionPoint point = options_point(context->options, i);
+        const AttentionShape shape = point_shape(context, &point);
+        const TileSize now = {(uint32_t)point.block_q, (uint32_t)point.block_k};
+        if (!walk_pair(context, &shape, now, &pair)) return false;
+        add_traffic(traffic, &pair);
+        if (i == 0) first = pair, tiles = now;
+    }
+    table_note(traffic, "FA2 at N = 4096, d = 128 is memory-bound at 124.1 and compute-bound at 2048: a roofline must name its L2 model.");
+    if (!add_rereads(context, report, &first, tiles.Bc)) return false;
+    add_fit(report, chips, &first.fa2[L2_IDEAL].shape);
+    add_in_use(report, chips, &first.fa2[L2_IDEAL], tiles);
+    return true;
+}
+
+static bool add_rooflines(const Context *context, Report *report, const Chips *chips)
+{
+    Table *by_l2[2];
+    by_l2[L2_IDEAL] = report_table(report, &ideal_table);
+    by_l2[L2_NONE] = report_table(report, &none_table);
+    for (size_t i = 0; i < options_point_count(context->options); i++) {
+        const OptionPoint point = options_point(context->options, i);
+        const AttentionShape shape = point_shape(context, &point);
+        Pair pair;
+        if (!walk_pair(context, &shape, (TileSize){(uint32_t)point.block_q, (uint32_t)point.block_k}, &pair)) return false;
+        for (int l2 = L2_NONE; l2 <= L2_IDEAL; l2++) add_roofline(by_l2[l2], chips, &pair.standard[l2], &pair.fa2[l2]);
+    }
+    table_note(by_l2[L2_IDEAL], "The speed-up follows the balance point, not the year: the H100 gains most.");
+    table_note(by_l2[L2_NONE], "Nothing else changed than what L2 absorbs.");
+    return true;
+}
+
+/* ---- silicon ---- */
+
+static bool walk_counter_row(const Context *context, const CounterRow *row, Walk *walk)
+{
+    AttentionShape shape = attention_shape(row->N, row->d);
+    shape.mask = row->causal ? MASK_CAUSAL : MASK_NONE;
+    return walk_head(context, &algorithm_fa2, &shape, (TileSize){128, row->Bc}, L2_IDEAL, walk);
+}
+
+static double hbm_over_once(const CounterRow *row, const Walk *walk) { return per(row->dram_read, row->heads * walk->qkv_read); }
+
+static bool add_counters(const Context *context, Report *report)
+{
+    Table *table = report_table(report, &counter_table);
+    double reads[2] = {0, 0};       /* FA2 at N = 16K, d = 128, by mask */
+    for (size_t i = 0; i < COUNTER_ROWS; i++) {
+        const CounterRow *row = &counters[i];
+        Walk walk;
+        if (!walk_counter_row(context, row, &walk)) return false;
+        if (strcmp(row->kernel, "cuDNN") != 0 && row->N == 16384 && row->d == 128) reads[row->causal] = hbm_over_once(row, &walk);
+        table_row(table);
+        cell_text(table, row->kernel);
+        cell_text(table, row->causal ? "causal" : "none");
+        cell_count(table, row->heads);
+        cell_count(table, row->N);
+        cell_count(table, row->d);
+        cell_decimals(table, (double)(row->heads * walk.qkv_read) / 1e6, 1);
+        cell_decimals(table, (double)row->dram_read / 1e6, 1);
+        cell_decimals(table, hbm_over_once(row, &walk), 2);
+        cell_decimals(table, (double)row->l2_to_sm / 1e6, 1);
+        cell_decimals(table, per(row->l2_to_sm, row->heads * walk.sm_read), 4);
+    }
+    table_note(table, "One launch each under Nsight Compute, caches flushed before it (PyTorch 2.11, CUDA 13.0, cuDNN 9.19).");
+    table_note(table, "What the SMs ask for is the walk's count to 0.02 %%. How much of it L2 catches is the chip's affair: nearly all.");
+    claim_holds(report, "R-D3", reads[0] < 1.05 && reads[1] < 1.05, "%.2fx, causal %.2fx", reads[0], reads[1]);
+    return true;
+}
+
+static bool add_speeds(const Context *context, Report *report, const Profile *h200)
+{
+    Table *table = report_table(report, &speed_table);
+    for (size_t i = 0; i < SPEED_ROWS; i++) {
+        const SpeedRow *row = &speeds[i];
+        const AttentionShape shape = attention_shape(row->N, 128);
+        Walk walk;
+        if (!walk_head(context, &algorithm_fa2, &shape, (TileSize){128, 128}, L2_IDEAL, &walk)) return false;
+        const double heads = (double)row->heads, rate = heads * (double)walk.matmul_flops / row->time_us / 1e6;
+        const uint64_t per_cycle = profile_tensor_rate(h200, row->instruction) * h200->sm_count;
+        const double limit = (double)per_cycle * (double)h200->tensor_clock_hz / 1e12;
+        const double share = 100 * rate / tera(h200->peak_bf16_flops_per_chip);
+        table_row(table);
+        cell_text(table, row->kernel);
+        cell_count(table, row->heads);
+        cell_count(table, row->N);
+        cell_significant(table, row->time_us, 4);
+        cell_significant(table, 1e6 * heads * fa2_time(&walk, h200).bound, 3);
+        cell_decimals(table, rate, 1);
+        cell_decimals(table, share, 1);
+        cell_decimals(table, 100 * rate / limit, 1);
+        cell_decimals(table, 100 * 1e6 * heads * fa2_time(&walk, h200).memory / row->time_us, 1);
+        if (i == 0) claim_holds(report, "R-D4", share >= 70, "%.1f %% of the peak", share);
+    }
+    table_note(table, "FlashAttention-2 issues mma.sync, which reaches two thirds of the peak on this chip; of that it uses half.");
+    return true;
+}
+
+/* ---- the claims, at the lecture's shapes ---- */
+
+static void judge_traffic(Report *report, const Pair *pair)
+{
+    const uint64_t MiB = UINT64_C(1) << 20, N = 4096, d = 128, Br = 128;
+    const Walk *fa2 = &pair->fa2[L2_NONE], *standard = &pair->standard[L2_IDEAL];
+    claim_count(report, "2.4-3", 2 * N * N * d / Br, fa2->k_v_elements, " elements");
+    claim_holds(report, "2.4-4", 2 * fa2->k_v == standard->s_p, "%.3f", per(fa2->k_v, standard->s_p));
+    claim_bytes(report, "2.4-5", 132 * MiB, standard->all - standard->l);
+    claim_bytes(report, "2.4-6", 66 * MiB, fa2->all - fa2->l);
+}
+
+static void judge_roofline(Report *report, const Pair *pair, const Chips *chips)
+{
+    const Walk *fa2 = &pair->fa2[L2_IDEAL], *standard = &pair->standard[L2_IDEAL];
+    bool compute = true, rises = true;
+    double last = 0, us[CHIPS], speed[CHIPS];
+    for (size_t c = 0; c < chips->count; c++) {
+        const KernelTime time = fa2_time(fa2, chips->by_balance[c]);
+        const double now = speed_up(standard, fa2, chips->by_balance[c]);
+        compute = compute && time.compute > time.memory;
+        rises = rises && now >= last;
+        last = now;
+    }
+    for (size_t c = 0; c < CHIPS; c++) {
+        us[c] = 1e6 * fa2_time(fa2, &chips->all[c]).bound;
+        speed[c] = speed_up(standard, fa2, &chips->all[c]);
+    }
+    claim_holds(report, "2.4-9", compute, "%.0f FLOP/byte; A100 %.2f, H100 %.2f, B200 %.2f us", flop_per_byte(fa2), us[0], us[1], us[3]);
+    claim_holds(report, "2.4-10", rises, "A100 %.2fx, H200 %.2fx, B200 %.2fx, H100 %.2fx", speed[0], speed[2], speed[3], speed[1]);
+}
+
+static bool judge_claims(const Context *context, Report *report, const Chips *chips)
+{
+    const uint64_t MiB = UINT64_C(1) << 20, a100 = chips->all[0].l2_bytes_per_chip, h100 = chips->all[1].l2_bytes_per_chip;
+    const AttentionShape shape = attention_shape(4096, 128), long_shape = attention_shape(16384, 128);
+    Pair pair;
+    Walk long_walk;
+    if (!walk_pair(context, &shape, (TileSize){128, 64}, &pair)) return false;
+    if (!walk_head(context, &algorithm_fa2, &long_shape, (TileSize){128, 128}, L2_IDEAL, &long_walk)) return false;
+    claim_cited(report, "2.4-1", "FA1 moves 12 to 16 times the bound: see lower_bound");
+    judge_traffic(report, &pair);
+    claim_bytes(report, "2.4-7", 8 * MiB, long_walk.k_v);
+    claim_holds(report, "2.4-8", a100 == 40 * MiB && h100 == 50 * MiB, "%" PRIu64 " MiB, %" PRIu64 " MiB", a100 / MiB, h100 / MiB);
+    judge_roofline(report, &pair, chips);
+    return status_ok(context->status);
+}
+
+static bool run(Context *context, Report *report)
+{
+    Chips chips = {0};
+    if (!load_chips(context, &chips)) return false;
+    report_param_text(report, "hw", context->hw->name);
+    report_param_text(report, "dtype", option_choice(OPTION_DTYPE, (int)context->options->dtype));
+    return add_lower_bound(context, report) && add_points(context, report, &chips) && add_rooflines(context, report, &chips) &&
+           add_counters(context, report) && add_speeds(context, report, &chips.all[H200]) && judge_claims(context, report, &chips);
+}
+
+const Experiment experiment_s2_4_l2_roofline = {
+    .program = {
+        .name = "s2_4_l2_roofline",
+        .purpose = "what the L2 cache changes, and the roofline before and after FlashAttention (lecture 2.4)",
+        .examples = {"", "--seqlen 1k,64k --head-dim 64,128 --block-q 64"},
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+    },
+    .report = {
+        .section = "2.4",
+        .title_en = "The lower bound, L2 and the roofline",
+        .title_zh = "下界、L2 与屋顶线",
+        .tables = tables,
+        .table_count = sizeof tables / sizeof tables[0],
+        .claims = claims,
+        .claim_count = sizeof claims / sizeof claims[0],
+    },
+    .run = run,
+};
