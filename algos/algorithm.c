@@ -119,8 +119,6 @@ CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a,
         .direct_dq = v->direct_dq,
         .query_blocks_outside = v->query_blocks_outside,
         .splits = v->deterministic ? fa2_backward_splits(machine->profile->sm_count, &a->shape, key_blocks(a)) : 0,
-        .dropout = a->shape.dropout_source != DROPOUT_NONE,
-        .stored_mask = a->Z != NULL,
     };
     if (algorithm->backward == standard_backward)       /* two strips share the memory */
         counted.problem.softmax_cols = standard_softmax_cols(machine->profile->smem_bytes_per_block / 2, &a->shape);
@@ -152,5 +150,8 @@ CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, c
         .shape_m = geometry.shape.m,
         .shape_n = geometry.shape.n,
         .softmax_cols = standard_softmax_cols(machine->profile->smem_bytes_per_block, s),
+        .dropout = s->dropout_source != DROPOUT_NONE,
+        .stored_mask = a->Z != NULL,
+        .writes_mask = s->dropout_source == DROPOUT_STORED,
     };
 }

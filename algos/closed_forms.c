@@ -8,7 +8,7 @@
  * (2) The sums over executed pairs that all kernels share: of 1, of rows r, of keys c, of r c.
  * (3) Each algorithm as a short list of what it loads, stores and computes in terms of those sums, beside the line of its paper.
  */
-#include "closed_forms.h"
+#include "closed_forms_internal.h"
 
 /* ------------------------------------------------------------------------------------------------ 1. sums without loops */
 
@@ -128,20 +128,6 @@ uint64_t visible_pairs(uint64_t Nq, uint64_t Nk, int64_t band_low, int64_t band_
 
 /* ------------------------------------------------------------------------------------------- 2. sums over executed pairs */
 
-/* Of one head. r: rows of the query block, c: keys of the key block of an executed pair. */
-typedef struct {
-    uint64_t pairs;             /* Σ 1 */
-    uint64_t rows;              /* Σ r: query rows loaded by key blocks (loops with keys outside) */
-    uint64_t keys;              /* Σ c: key rows loaded by query blocks (loops with queries outside) */
-    uint64_t area;              /* Σ r c: scores computed */
-    uint64_t left_reads;        /* Σ r ceil(c / n): rows of Q that the instructions of Q Kᵀ read from shared memory */
-    uint64_t right_reads;       /* Σ c ceil(r / m): rows of K in Q Kᵀ, and of V in P V */
-    uint64_t seeing_rows;       /* rows of query blocks that see a key */
-    uint64_t seen_keys;         /* keys of key blocks that are seen */
-} PairSums;
-
-static uint64_t groups(uint64_t extent, uint64_t instruction) { return instruction == 0 ? 1 : ceil_div(extent, instruction); }
-
 static void add_term(uint64_t *sum, uint64_t pairs, uint64_t x, uint64_t y, const char *what, Status *status)
 {
     *sum = checked_add(*sum, checked_mul(pairs, checked_mul(x, y, what, status), what, status), what, status);
@@ -159,8 +145,9 @@ static void add_pairs(PairSums *s, const CountedProblem *p, uint64_t pairs, int6
     add_term(&s->right_reads, pairs, c, groups(r, p->shape_m), "operand rows", status);
 }
 
-static PairSums pair_sums(const CountedProblem *p, KeyBand band, Status *status)
+PairSums pair_sums(const CountedProblem *p, bool masked, Status *status)
 {
+    const KeyBand band = masked ? key_band(p->Nq, p->Nk, p->band_low, p->band_high) : (KeyBand){-(int64_t)p->Nq, (int64_t)p->Nk};
     const Blocks q = cut(p->Nq, p->Br), k = cut(p->Nk, p->Bc);
     PairSums s = {0};
     if (sees_nothing(q, k, band)) return s;
@@ -178,104 +165,70 @@ static PairSums pair_sums(const CountedProblem *p, KeyBand band, Status *status)
     return s;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the account of a run */
+/* Rows of query block i, times how many of the `splits` have one of its executed key blocks f .. f + n - 1: min(n, splits). */
+static uint64_t rows_of_block(const CountedProblem *p, KeyBand band, int64_t first_row, int64_t rows, int64_t splits)
+{
+    const int64_t first = first_row + band.low, last = first_row + rows - 1 + band.high, Bc = (int64_t)p->Bc;
+    if (last < 0 || first >= (int64_t)p->Nk) return 0;
+    const int64_t from = clamp(first, 0, (int64_t)p->Nk - 1) / Bc, to = clamp(last, 0, (int64_t)p->Nk - 1) / Bc;
+    return (uint64_t)(rows * clamp(to - from + 1, 0, splits));
+}
 
-/* A matrix in HBM, by what one of its rows costs. */
-typedef struct {
-    const char *name;
-    uint64_t heads;             /* of the whole batch */
-    uint64_t cols, bytes;
-} Operand;
+/* The same for whole blocks, over those that see a key. n grows while the first block is 0, falls while the last one is Tc - 1; between, it
+ * is constant (Tc) or takes two neighbouring values, of which a limit cuts both off or none. */
+static uint64_t blocks_of_splits(Blocks q, Blocks k, KeyBand band, int64_t splits, Status *status)
+{
+    static const char *const what = "rows of splits";
+    const int64_t Tc = k.whole + (k.tail > 0), ahead = q.size - 1 + band.high;      /* block i ends at key i Br + ahead */
+    const int64_t seeing = clamp(-floor_div(ahead, q.size), 0, q.whole);
+    const int64_t end = clamp(floor_div(k.length - 1 - band.low, q.size) + 1, seeing, q.whole);
+    const int64_t leaves_first = clamp(-floor_div(band.low - k.size, q.size), seeing, end);
+    const int64_t reaches_last = clamp(-floor_div(ahead - (Tc - 1) * k.size, q.size), seeing, end);
+    const int64_t rising = leaves_first < reaches_last ? leaves_first : reaches_last;
+    const int64_t falling = leaves_first < reaches_last ? reaches_last : leaves_first;
+    const bool sliding = leaves_first < reaches_last;           /* between: both ends move; else neither does */
 
-typedef struct {
-    const CountedProblem *problem;
-    uint64_t heads;             /* batch x query heads */
-    uint64_t Nq, Nk, d;
-    PairSums sums;
-    uint64_t visible;           /* visible (query, key) pairs of one head */
-    Operand Q, K, V, O, L;
-    ClosedForm *form;
-    Status *status;
-} Account;
+    const uint64_t up = clamped_floor_sum(rising - seeing, q.size, seeing * q.size + ahead + k.size, k.size, splits, what, status);
+    const uint64_t down = clamped_floor_sum(end - falling, q.size, falling * q.size + band.low - (Tc - splits) * k.size, k.size, splits, what, status);
+    uint64_t middle = checked_mul((uint64_t)(falling - rising), (uint64_t)splits, what, status);
+    if (sliding && splits > (ahead - band.low) / k.size + 1)
+        middle = clamped_floor_sum(falling - rising, q.size, rising * q.size + ahead + k.size, k.size, Tc, what, status) -
+                 clamped_floor_sum(falling - rising, q.size, rising * q.size + band.low, k.size, Tc, what, status);
+    const uint64_t most = checked_mul((uint64_t)(end - falling), (uint64_t)splits, what, status);
+    return checked_add(checked_add(up, middle, what, status), most - down, what, status);
+}
 
-/* A problem without heads or queries does nothing at all: every extent becomes 0, so that nothing can overflow either. */
-static Account open_account(const CountedProblem *p, bool masked, ClosedForm *form, Status *status)
+uint64_t rows_of_splits(const CountedProblem *p, uint64_t splits, Status *status)
+{
+    const Blocks q = cut(p->Nq, p->Br), k = cut(p->Nk, p->Bc);
+    const KeyBand band = key_band(p->Nq, p->Nk, p->band_low, p->band_high);
+    if (sees_nothing(q, k, band)) return 0;
+    const int64_t limit = (int64_t)min_u64(max_u64(splits, 1), ceil_div(p->Nk, p->Bc));
+    const uint64_t whole = checked_mul(blocks_of_splits(q, k, band, limit, status), p->Br, "rows of splits", status);
+    return checked_add(whole, q.tail > 0 ? rows_of_block(p, band, q.length - q.tail, q.tail, limit) : 0, "rows of splits", status);
+}
+
+Account open_account(const CountedProblem *p, bool masked, ClosedForm *form, Status *status)
 {
     *form = (ClosedForm){0};
     Account a = {.problem = p, .form = form, .status = status};
-    if (!extents_allowed(p->Nq, p->Nk, p->Br, p->Bc, status) || p->batch == 0 || p->heads == 0 || p->Nq == 0) return a;
-    const uint64_t kv_heads = checked_mul(p->batch, p->kv_heads, "batch x K/V heads", status);
-    const KeyBand everything = {-(int64_t)p->Nq, (int64_t)p->Nk};
+    if (!extents_allowed(p->Nq, p->Nk, p->Br, p->Bc, status) || p->batch == 0) return a;
     a.heads = checked_mul(p->batch, p->heads, "batch x heads", status);
-    a.Nq = p->Nq;
+    a.kv_heads = checked_mul(p->batch, p->kv_heads, "batch x K/V heads", status);
     a.Nk = p->Nk;
     a.d = p->d;
-    a.sums = pair_sums(p, masked ? key_band(p->Nq, p->Nk, p->band_low, p->band_high) : everything, status);
-    a.visible = visible_pairs(p->Nq, p->Nk, p->band_low, p->band_high, status);
     a.Q = (Operand){"Q", a.heads, p->d, p->element_bytes};
-    a.K = (Operand){"K", kv_heads, p->d, p->element_bytes};
-    a.V = (Operand){"V", kv_heads, p->d, p->element_bytes};
+    a.K = (Operand){"K", a.kv_heads, p->d, p->element_bytes};
+    a.V = (Operand){"V", a.kv_heads, p->d, p->element_bytes};
     a.O = (Operand){"O", a.heads, p->d, p->element_bytes};
-    a.L = (Operand){"L", a.heads, 1, p->statistic_bytes};       /* and any other statistic: one number per row */
+    a.L = (Operand){"L", a.heads, 1, p->statistic_bytes};
+    a.Z = (Operand){"Z", a.heads, 1, 1};
+    if (p->heads == 0 || p->Nq == 0) return a;
+    a.Nq = p->Nq;
+    a.sums = pair_sums(p, masked, status);
+    a.visible = visible_pairs(p->Nq, p->Nk, p->band_low, p->band_high, status);
     form->tile_pairs = checked_mul(a.heads, a.sums.pairs, "tile pairs of all heads", status);
     return a;
-}
-
-static void move(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows, uint64_t *sm_bytes,
-                 uint64_t *hbm_elements, uint64_t *hbm_bytes)
-{
-    const uint64_t row_heads = checked_mul(a->heads, asked_rows, x->name, a->status);
-    const uint64_t asked = checked_mul(row_heads, x->cols, x->name, a->status);
-    const uint64_t fresh_row_heads = checked_mul(x->heads, fresh_rows, x->name, a->status);
-    const uint64_t hbm = a->problem->ideal_l2 ? checked_mul(fresh_row_heads, x->cols, x->name, a->status) : asked;
-    *sm_bytes = checked_add(*sm_bytes, checked_mul(asked, x->bytes, x->name, a->status), x->name, a->status);
-    *hbm_elements = checked_add(*hbm_elements, hbm, x->name, a->status);
-    *hbm_bytes = checked_add(*hbm_bytes, checked_mul(hbm, x->bytes, x->name, a->status), x->name, a->status);
-}
-
-/* One launch's loads of an operand, in rows: what the blocks of one query head ask for, and what an ideal L2 fetches for one
- * head of the operand. Grouped query heads ask for the same K and V again, an ideal L2 fetches them once. */
-static void loads(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows)
-{
-    move(a, x, asked_rows, fresh_rows, &a->form->l2_to_sm_bytes, &a->form->hbm_read_elements, &a->form->hbm_read_bytes);
-}
-
-/* The same for stores: an ideal L2 writes a row back once, however often it was stored. */
-static void stores(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows)
-{
-    move(a, x, asked_rows, fresh_rows, &a->form->sm_to_l2_bytes, &a->form->hbm_write_elements, &a->form->hbm_write_bytes);
-}
-
-/* counter += each x y, for every head. */
-static void count(const Account *a, uint64_t *counter, const char *name, uint64_t each, uint64_t x, uint64_t y)
-{
-    const uint64_t head = checked_mul(checked_mul(each, x, name, a->status), y, name, a->status);
-    *counter = checked_add(*counter, checked_mul(a->heads, head, name, a->status), name, a->status);
-}
-
-static void nonmatmul(const Account *a, uint64_t each, uint64_t x, uint64_t y)
-{
-    count(a, &a->form->nonmatmul_ops, "nonmatmul_ops", each, x, y);
-}
-
-static void exponentials(const Account *a, uint64_t each, uint64_t x, uint64_t y)
-{
-    count(a, &a->form->exp_ops, "exp_ops", each, x, y);
-}
-
-static void operand_reads(const Account *a, uint64_t bytes, uint64_t x, uint64_t y)
-{
-    count(a, &a->form->smem_operand_bytes, "smem_operand_bytes", bytes, x, y);
-}
-
-static void thread_touches(const Account *a, uint64_t bytes, uint64_t x, uint64_t y)
-{
-    count(a, &a->form->smem_thread_bytes, "smem_thread_bytes", bytes, x, y);
-}
-
-static void copies(const Account *a, uint64_t bytes, uint64_t x, uint64_t y)
-{
-    count(a, &a->form->smem_copy_bytes, "smem_copy_bytes", bytes, x, y);
 }
 
 /* S = Q Kᵀ and P V, 2 r c d FLOPs each; a visible pair has its share of both. */
@@ -290,6 +243,14 @@ static void read_qkv(const Account *a)
 {
     operand_reads(a, a->problem->element_bytes, a->sums.left_reads, a->d);
     operand_reads(a, 2 * a->problem->element_bytes, a->sums.right_reads, a->d);
+}
+
+/* Dropout in a forward pass; the mask that is stored for both passes is written by a launch of its own. */
+static void drop_probabilities(const Account *a)
+{
+    drop_scores(a);
+    const uint64_t scores = a->problem->writes_mask ? checked_mul(a->Nq, a->Nk, a->Z.name, a->status) : 0;
+    stores(a, &a->Z, scores, scores);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- 3. algorithms */
@@ -327,6 +288,8 @@ bool closed_form_standard(const CountedProblem *p, ClosedForm *form, Status *sta
     copies(&a, e, s->keys, a.d);
 
     both_products(&a);
+    drop_probabilities(&a);
+    if (p->dropout) thread_touches(&a, 2 * e, s->area, 1);     /* of P, in place in shared memory */
     read_qkv(&a);
     operand_reads(&a, e, s->area, groups(p->d, p->shape_n));    /* P is the left operand of P V, from shared memory */
     return status_ok(status);
@@ -351,6 +314,7 @@ bool closed_form_fa1(const CountedProblem *p, ClosedForm *form, Status *status)
     stores(&a, &a.L, checked_mul(2, s->rows, "l and m", status), 2 * s->seeing_rows);
 
     both_products(&a);
+    drop_probabilities(&a);
     nonmatmul(&a, 5, s->area, 1);       /* scale 1, max 1, subtract and exp 2, sum 1 */
     nonmatmul(&a, 8, s->rows, 1);       /* max(m, m~) 1, two weights 2 each, l w 1, l~ w~ 1, their sum 1 */
     nonmatmul(&a, 4, s->rows, a.d);     /* O l w 1, P V w~ 1, their sum 1, divided by l_new 1 */
@@ -388,6 +352,7 @@ bool closed_form_fa1_shipped(const CountedProblem *p, ClosedForm *form, Status *
     stores(&a, &a.L, unseeing_rows, unseeing_rows);
 
     both_products(&a);
+    drop_probabilities(&a);
     nonmatmul(&a, 5, s->area, 1);       /* scale 1, max 1, subtract and exp 2, sum 1 */
     nonmatmul(&a, 3, s->rows, 1);       /* e^(L - m) 2, added to the sum 1 */
     nonmatmul(&a, 3, s->rows, a.d);     /* O weighted 1, P V added 1, divided 1 */
@@ -414,6 +379,7 @@ bool closed_form_fa2(const CountedProblem *p, ClosedForm *form, Status *status)
     stores(&a, &a.L, a.Nq, a.Nq);
 
     both_products(&a);
+    drop_probabilities(&a);
     nonmatmul(&a, 5, s->area, 1);       /* scale 1, max 1, subtract and exp 2, sum 1 */
     nonmatmul(&a, 4, s->rows, 1);       /* alpha 2, alpha l + sum 2 */
     nonmatmul(&a, 2, s->rows, a.d);     /* O rescaled 1, P V added 1 */
@@ -467,6 +433,69 @@ uint64_t fa1_sram_elements(uint64_t Br, uint64_t Bc, uint64_t d, Status *status)
     const uint64_t kv = passes(2, 0, Bc, d, what, status), qo = passes(2, 2, Br, d, what, status);
     return checked_add(checked_add(kv, qo, what, status), checked_mul(Br, Bc, what, status), what, status);
 }
+
+uint64_t standard_backward_elements(uint64_t N, uint64_t d, Status *status)
+{
+    return passes(8, checked_mul(7, N, "7N", status), N, d, "8Nd + 7N^2", status);
+}
+
+uint64_t fa2_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status)
+{
+    static const char *const what = "6Nd + N + Tc (4Nd + 2N)";
+    const uint64_t sweeps = checked_mul(ceil_div(N, Bc), passes(4, 2, N, d, what, status), what, status);
+    return checked_add(passes(6, 1, N, d, what, status), sweeps, what, status);
+}
+
+uint64_t fa2_backward_atomic_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status)
+{
+    static const char *const what = "Tc 2Nd";
+    return checked_mul(ceil_div(N, Bc), passes(2, 0, N, d, what, status), what, status);
+}
+
+uint64_t fa2_backward_atomic_elements_by_queries(uint64_t N, uint64_t d, uint64_t Br, Status *status)
+{
+    static const char *const what = "Tr 4Nd";
+    return checked_mul(ceil_div(N, Br), passes(4, 0, N, d, what, status), what, status);
+}
+
+uint64_t fa1_published_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status)
+{
+    static const char *const what = "(4 + 4 Tc) Nd";
+    return passes(checked_add(4, checked_mul(4, ceil_div(N, Bc), what, status), what, status), 0, N, d, what, status);
+}
+
+uint64_t standard_training_elements(uint64_t N, uint64_t d, Status *status)
+{
+    return checked_add(standard_elements(N, d, status), standard_backward_elements(N, d, status), "12Nd + 11N^2", status);
+}
+
+uint64_t flash_training_elements(uint64_t N, uint64_t d, Status *status) { return passes(13, 0, N, d, "13Nd", status); }
+
+uint64_t flash_training_bytes_float32_dq(uint64_t N, uint64_t d, Status *status) { return passes(34, 0, N, d, "34Nd", status); }
+
+uint64_t saved_p_bytes(uint64_t batch, uint64_t heads, uint64_t N, Status *status)
+{
+    static const char *const what = "2 batch heads N^2";
+    return checked_mul(checked_mul(batch, heads, what, status), passes(2, 0, N, N, what, status), what, status);
+}
+
+uint64_t saved_l_bytes(uint64_t batch, uint64_t heads, uint64_t N, Status *status)
+{
+    static const char *const what = "4 batch heads N";
+    return checked_mul(checked_mul(batch, heads, what, status), passes(4, 0, N, 1, what, status), what, status);
+}
+
+/* x N²d */
+static uint64_t products(uint64_t x, uint64_t N, uint64_t d, const char *what, Status *status)
+{
+    return checked_mul(passes(x, 0, N, d, what, status), N, what, status);
+}
+
+uint64_t forward_flops(uint64_t N, uint64_t d, Status *status) { return products(4, N, d, "4N^2 d", status); }
+
+uint64_t backward_flops(uint64_t N, uint64_t d, Status *status) { return products(8, N, d, "8N^2 d", status); }
+
+uint64_t recompute_flops(uint64_t N, uint64_t d, Status *status) { return products(2, N, d, "2N^2 d", status); }
 
 uint64_t matmul_flops_convention(const CountedProblem *p, bool causal, Status *status)
 {

@@ -26,16 +26,18 @@ typedef struct {
     bool ideal_l2;                      /* else every load and store goes to HBM */
     uint64_t shape_m, shape_n;          /* InstructionShape: 0 = all */
     uint64_t softmax_cols;              /* standard attention: elements of a row that a softmax block holds; >= Nk: whole rows */
+    bool dropout;                       /* the keep mask is regenerated from its seed ... */
+    bool stored_mask, writes_mask;      /* ... or read from HBM, one byte per element; the forward writes it first */
 } CountedProblem;
 
-/* A backward pass: the problem's shape_m, shape_n are those of S and dP. */
+/* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for all products, and
+ * softmax_cols are the elements of a row of P and of one of dP that a block holds. */
 typedef struct {
     CountedProblem problem;
     uint64_t key_m, key_n;              /* InstructionShape of dK and dV */
     uint64_t query_m, query_n;          /* of dQ */
     bool direct_dq, query_blocks_outside;
     uint64_t splits;                    /* blocks per K/V head, each with its own dQ sums (deterministic); 0: one block per key block, shared sums */
-    bool dropout, stored_mask;          /* the mask is regenerated, or read from HBM (one byte per element) */
 } CountedBackward;
 
 /* The same quantities as sim's Totals, by formula. */
@@ -64,6 +66,30 @@ uint64_t fa1_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);     
 uint64_t fa2_elements(uint64_t N, uint64_t d, uint64_t Br, Status *status);             /* 2Nd + N + 2Nd Tr */
 uint64_t fa1_published_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);   /* (1 + 3 Tc) Nd: Figure 2, middle */
 uint64_t fa1_sram_elements(uint64_t Br, uint64_t Bc, uint64_t d, Status *status);       /* 2 Bc d + 2 Br d + 2 Br + Br Bc */
+
+/* The same for the backward pass (§2.6, §2.7). An atomic addition of one element counts as two: read and written. */
+uint64_t standard_backward_elements(uint64_t N, uint64_t d, Status *status);                /* 8Nd + 7N² */
+uint64_t fa2_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);        /* 6Nd + N + Tc (4Nd + 2N): direct dQ, not zeroed */
+uint64_t fa2_backward_atomic_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status); /* Tc 2Nd, of them: dQ */
+uint64_t fa2_backward_atomic_elements_by_queries(uint64_t N, uint64_t d, uint64_t Br, Status *status);  /* Tr 4Nd: dK, dV in the other loop order */
+/* (4 + 4 Tc) Nd: inferred from one printed number, the 4.4 GB of Figure 2, left (with the forward's 1.745 GB it gives 4.43). */
+uint64_t fa1_published_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);
+
+/* Forward and backward (§2.7), each matrix once per kernel (ideal L2), no row statistics. */
+uint64_t standard_training_elements(uint64_t N, uint64_t d, Status *status);                /* 12Nd + 11N² */
+/* 13Nd: 4 forward (Q, K, V, O); 2 for D (O, dO), 4 read (Q, K, V, dO) and 3 written (dQ, dK, dV) backward. */
+uint64_t flash_training_elements(uint64_t N, uint64_t d, Status *status);
+/* 34Nd bytes: two-byte elements, but dQ is summed in float32 (4), read by a conversion kernel (4) and written (2) instead of written once. */
+uint64_t flash_training_bytes_float32_dq(uint64_t N, uint64_t d, Status *status);
+
+/* What one layer keeps for the backward pass (§2.6): P in two-byte elements, or L in float32. */
+uint64_t saved_p_bytes(uint64_t batch, uint64_t heads, uint64_t N, Status *status);         /* 2 batch heads N² */
+uint64_t saved_l_bytes(uint64_t batch, uint64_t heads, uint64_t N, Status *status);         /* 4 batch heads N */
+
+/* Matmul FLOPs of one head (§2.7). */
+uint64_t forward_flops(uint64_t N, uint64_t d, Status *status);                             /* 4N²d: S, O */
+uint64_t backward_flops(uint64_t N, uint64_t d, Status *status);                            /* 8N²d: dV, dP, dQ, dK */
+uint64_t recompute_flops(uint64_t N, uint64_t d, Status *status);                           /* 2N²d: S again */
 
 /* Matmul FLOPs of the forward pass by the benchmark convention: 4 batch heads Nq Nk d, halved for a causal mask. */
 uint64_t matmul_flops_convention(const CountedProblem *problem, bool causal, Status *status);

@@ -155,7 +155,7 @@ static void key_block(Stream *w, const Backward *f, const Tiles *t, Tile *dk, Ti
     const uint32_t rows = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc), d = (uint32_t)a->shape.head_dim;
     fill(w, dk, rows, d, 0.0);
     fill(w, dv, rows, d, 0.0);
-    if (queries.first < queries.end) {
+    if (queries.first < queries.end && group_size(a) > 0) {
         load(w, t->k, a->K, j * a->Bc);
         load(w, t->v, a->V, j * a->Bc);
         for (uint64_t head = 0; head < group_size(a); head++) gather_head(w, f, t, dk, dv, dq, head, split, j);
@@ -285,6 +285,9 @@ static bool run_query_blocks_outside(Machine *machine, Backward *f)
 bool fa2_backward(Machine *machine, Attention *a)
 {
     const AttentionShape *s = &a->shape;
+    if (a->variant.deterministic && (a->variant.direct_dq || a->variant.query_blocks_outside))
+        return status_fail(machine->status, STATUS_USAGE, "the deterministic backward has its own sums and loop order: "
+                                                          "it excludes direct dQ and query blocks outside");
     Backward f = {.attention = a, .geometry = fa2_backward_geometry(s, (TileSize){a->Br, a->Bc}), .splits = 1};
     f.D = machine_tensor(machine, "D", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     if (a->L == NULL) a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);

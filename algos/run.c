@@ -12,9 +12,27 @@ bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const Atten
     return setup->algorithm->closed_form == NULL || setup->algorithm->closed_form(&run->problem, &run->closed_form, status);
 }
 
+static bool short_enough(const AttentionRun *run)
+{
+    const ClosedForm *form = &run->closed_form;
+    const bool numeric = run->setup.config.mode == MODE_NUMERIC;
+    const uint64_t heads = max_u64(run->attention.shape.batch * run->attention.shape.heads, 1);
+    const uint64_t walked = numeric || run->setup.config.walk_all_heads ? form->tile_pairs : form->tile_pairs / heads;
+    if (walked > MAX_WALKED_TILE_PAIRS)
+        return status_fail(run->machine.status, STATUS_INFEASIBLE,
+                           "the walk is too long: %" PRIu64 " tile pairs, at most %" PRIu64 "; use larger blocks. Its closed form: %" PRIu64
+                           " elements read from HBM, %" PRIu64 " written, %" PRIu64 " matmul FLOP",
+                           walked, MAX_WALKED_TILE_PAIRS, form->hbm_read_elements, form->hbm_write_elements, form->matmul_flops);
+    if (numeric && form->matmul_flops > MAX_NUMERIC_FLOPS)
+        return status_fail(run->machine.status, STATUS_INFEASIBLE,
+                           "the computation is too long: %" PRIu64 " FLOP, at most %" PRIu64 "; count it instead", form->matmul_flops,
+                           MAX_NUMERIC_FLOPS);
+    return true;
+}
+
 bool attention_run_forward(AttentionRun *run)
 {
-    return run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+    return short_enough(run) && run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
 }
 
 void attention_run_free(AttentionRun *run) { machine_free(&run->machine); }
@@ -47,7 +65,7 @@ bool attention_run_backward(AttentionRun *run)
     machine_clear_ledger(&run->machine);
     const bool ok = (algorithm->backward_closed_form == NULL ||
                      algorithm->backward_closed_form(&run->backward_problem, &run->closed_form, run->machine.status)) &&
-                    algorithm->backward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+                    short_enough(run) && algorithm->backward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
     use_tiles(run, run->setup.tiles);
     return ok;
 }

@@ -30,7 +30,12 @@ typedef struct {
 /* Chooses tiles, lays the problem out in HBM and evaluates the closed form. attention_run_free is the caller's even after a failure. */
 bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const AttentionShape *shape, Alloc *alloc, Status *status);
 
-/* Launches the kernels and sums up. */
+/* A run that would take longer is refused, by its closed form and before it starts: half a minute of counting, some minutes of arithmetic.
+ * A count walks one head, a numeric run computes all. */
+#define MAX_WALKED_TILE_PAIRS (UINT64_C(1) << 30)
+#define MAX_NUMERIC_FLOPS     (UINT64_C(1) << 41)
+
+/* Launches the kernels and sums up. STATUS_INFEASIBLE with what the closed form says when the run would be too long. */
 bool attention_run_forward(AttentionRun *run);
 
 void attention_run_free(AttentionRun *run);

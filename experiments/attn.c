@@ -1,6 +1,7 @@
 /* attn.c - the explorer: one algorithm, any shape, on any chip, counted or computed.
  *
  *     attn fa2 --seqlen 4k,8k --head-dim 128 --l2 none
+ *     attn fa2 --pass bwd --causal --mode numeric
  *
  * Each sweep point is a run: its parameters, the ledger (what moved, per kernel, tensor and level), the totals, the closed form beside them, and in
  * numeric mode the error against the float64 oracle. A total that differs from its closed form ends the program with exit code 1.
@@ -11,10 +12,8 @@
 #include "algos/oracle.h"
 #include "algos/run.h"
 
-/* A walk longer than this is refused; the closed form answers at any length. Half a minute of counting, a minute of arithmetic. */
-#define MAX_WALKED_TILE_PAIRS (UINT64_C(1) << 30)
-#define MAX_NUMERIC_FLOPS     (UINT64_C(1) << 41)
-#define MAX_NUMERIC_BYTES     (UINT64_C(8) << 30)
+/* Memory of a numeric run. */
+#define MAX_BYTES (UINT64_C(8) << 30)
 
 /* ------------------------------------------------------------------------------------------------------------- the tables */
 
@@ -35,6 +34,7 @@ static const Column param_columns[] = {
     {"window_left", "", "keys visible before the own one; -1 unbounded"},
     {"window_right", "", "keys visible after the own one; -1 unbounded"},
     {"scale", "", "what the scores are multiplied by"},
+    {"dropout", "", "probability of dropping an element of P"},
     {"block_q", "", "Br, query rows per block"},
     {"block_k", "", "Bc, keys per block"},
     {"seed", "", "of the random inputs (numeric mode)"},
@@ -49,6 +49,7 @@ static const Column ledger_columns[] = {
     {"write_elements", "", "elements written"},
     {"read_bytes", "bytes", "bytes read"},
     {"write_bytes", "bytes", "bytes written"},
+    {"atomic_elements", "", "2 per atomic add: one read, one write; not part of the HBM lines without L2"},
 };
 static const TableSpec ledger_spec = {"ledger", "Ledger", ledger_columns, sizeof ledger_columns / sizeof ledger_columns[0]};
 
@@ -81,14 +82,21 @@ static const Column error_columns[] = {
 };
 static const TableSpec error_spec = {"error", "Error against the float64 oracle", error_columns, 3};
 
-static const TableSpec *const tables[] = {&params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &error_spec};
+static const Column backward_error_columns[] = {
+    {"max_abs_dQ", "", "max |dQ - oracle|, oracle in float64"},
+    {"max_abs_dK", "", "max |dK - oracle|"},
+    {"max_abs_dV", "", "max |dV - oracle|"},
+    {"max_gradient", "", "the largest gradient of the oracle"},
+};
+static const TableSpec backward_error_spec = {"backward_error", "Error against the float64 oracle", backward_error_columns, 4};
+
+static const TableSpec *const tables[] = {&params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &error_spec, &backward_error_spec};
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
 static bool refuse_what_is_missing(const Options *o, Status *status)
 {
     if (o->mode == OPTION_MODE_TIME) return status_fail(status, STATUS_INFEASIBLE, "--mode time is not part of this version; allowed: count, numeric");
-    if (o->pass == OPTION_PASS_BWD) return status_fail(status, STATUS_INFEASIBLE, "--pass bwd is not part of this version; allowed: fwd");
     if (o->mode == OPTION_MODE_NUMERIC && (o->dtype == ELEMENT_E4M3 || o->dtype == ELEMENT_E5M2))
         return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8 can only be counted in this version; numeric: f64, f32, bf16, fp16");
     return true;
@@ -106,16 +114,21 @@ static AttentionShape point_shape(const Options *o, const OptionPoint *point)
     shape.window_right = o->window_right;
     shape.dtype = o->dtype;
     if (o->given[OPTION_SCALE]) shape.softmax_scale = o->scale;
+    if (o->dropout > 0.0) shape.dropout_source = DROPOUT_SEED;
+    shape.dropout = (Dropout){.p = o->dropout, .seed = o->seed};
     return shape;
 }
 
-/* Given tiles, the paper's for --sram, the real kernel's otherwise; one given side replaces that side. */
+/* Tiles of the pass that is asked for: given ones, the paper's for --sram, the real kernel's otherwise; one given side replaces that side. */
 static bool choose_tiles(const Context *cx, const Algorithm *algorithm, const AttentionShape *shape, const OptionPoint *point, TileSize *tiles)
 {
     *tiles = (TileSize){(uint32_t)point->block_q, (uint32_t)point->block_k};
     if (point->block_q > 0 && point->block_k > 0) return true;
     if (point->sram > 0) *tiles = paper_tiles(max_u64(point->sram / element_bytes(shape->dtype), 1), shape->head_dim);
-    else if (!fitting_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
+    else if (cx->options->pass == OPTION_PASS_BWD) {
+        if (algorithm->backward == NULL) return status_fail(cx->status, STATUS_INFEASIBLE, "%s has no backward pass; standard and fa2 have one", algorithm->name);
+        if (!fitting_backward_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
+    } else if (!fitting_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
     if (point->block_q > 0) tiles->Br = (uint32_t)point->block_q;
     if (point->block_k > 0) tiles->Bc = (uint32_t)point->block_k;
     return true;
@@ -131,6 +144,7 @@ static MachineConfig machine_config(const Options *o)
 
 static void write_params(Report *report, Run *run, const Context *cx, const AttentionRun *ran)
 {
+    const TileSize tiles = cx->options->pass == OPTION_PASS_BWD ? ran->backward_tiles : ran->setup.tiles;
     const AttentionShape *s = &ran->attention.shape;
     Table *t = run->params = run_table(report, &params_spec);
     table_row(t);
@@ -146,12 +160,13 @@ static void write_params(Report *report, Run *run, const Context *cx, const Atte
     cell_signed(t, s->window_left);
     cell_signed(t, s->window_right);
     cell_significant(t, s->softmax_scale, 6);
-    cell_count(t, ran->setup.tiles.Br);
-    cell_count(t, ran->setup.tiles.Bc);
+    cell_significant(t, s->dropout.p, 6);
+    cell_count(t, tiles.Br);
+    cell_count(t, tiles.Bc);
     cell_count(t, cx->options->seed);
 }
 
-static void ledger_line(Table *t, const LedgerRow *row, const char *level, uint64_t read, uint64_t written)
+static void ledger_line(Table *t, const LedgerRow *row, const char *level, uint64_t read, uint64_t written, uint64_t atomic_elements)
 {
     const uint64_t bytes = element_bytes(row->tensor->type);
     table_row(t);
@@ -162,6 +177,7 @@ static void ledger_line(Table *t, const LedgerRow *row, const char *level, uint6
     cell_count(t, written);
     cell_count(t, read * bytes);            /* checked when the totals were made */
     cell_count(t, written * bytes);
+    cell_count(t, atomic_elements);
 }
 
 static void write_ledger(Report *report, Run *run, const Machine *machine)
@@ -169,8 +185,8 @@ static void write_ledger(Report *report, Run *run, const Machine *machine)
     Table *t = run->ledger = run_table(report, &ledger_spec);
     for (uint32_t i = 0; i < machine->ledger_count; i++) {
         const LedgerRow *row = &machine->ledger[i];
-        ledger_line(t, row, "L2", row->traffic.l2_to_sm, row->traffic.sm_to_l2);
-        ledger_line(t, row, "HBM", row->traffic.hbm_read, row->traffic.hbm_write);
+        ledger_line(t, row, "L2", row->traffic.l2_to_sm, row->traffic.sm_to_l2, 2 * row->traffic.atomic_adds);
+        ledger_line(t, row, "HBM", row->traffic.hbm_read, row->traffic.hbm_write, 0);
     }
 }
 
@@ -206,46 +222,55 @@ static bool write_error(Report *report, Run *run, const Attention *attention, co
     return true;
 }
 
+static bool write_backward_error(Report *report, Run *run, const Attention *attention, const Machine *machine)
+{
+    BackwardError error;
+    if (!oracle_compare_backward(attention, machine, &error)) return false;
+    Table *t = run->error = run_table(report, &backward_error_spec);
+    table_row(t);
+    cell_significant(t, error.max_abs_dQ, 3);
+    cell_significant(t, error.max_abs_dK, 3);
+    cell_significant(t, error.max_abs_dV, 3);
+    cell_significant(t, error.max_gradient, 3);
+    return true;
+}
+
 /* --------------------------------------------------------------------------------------------------------------- the program */
 
-/* A count walks one head, a numeric run computes all of them. */
-static bool short_enough(const AttentionRun *ran, Status *status)
+/* Both passes by the benchmark convention: the backward counts two and a half forwards. */
+static uint64_t convention_flops(const AttentionRun *ran, bool backward, Status *status)
 {
-    const ClosedForm *form = &ran->closed_form;
-    const bool numeric = ran->setup.config.mode == MODE_NUMERIC;
-    const uint64_t heads = ran->attention.shape.batch * ran->attention.shape.heads;
-    const uint64_t walked = !numeric && heads > 0 ? form->tile_pairs / heads : form->tile_pairs;
-    if (walked > MAX_WALKED_TILE_PAIRS)
-        return status_fail(status, STATUS_INFEASIBLE,
-                           "the walk is too long: %" PRIu64 " tile pairs, at most %" PRIu64 "; use larger blocks. Its closed form: %" PRIu64
-                           " elements read from HBM, %" PRIu64 " written, %" PRIu64 " matmul FLOP",
-                           walked, MAX_WALKED_TILE_PAIRS, form->hbm_read_elements, form->hbm_write_elements, form->matmul_flops);
-    if (numeric && form->matmul_flops > MAX_NUMERIC_FLOPS)
-        return status_fail(status, STATUS_INFEASIBLE, "the computation is too long: %" PRIu64 " FLOP, at most %" PRIu64 "; use --mode count",
-                           form->matmul_flops, MAX_NUMERIC_FLOPS);
-    return true;
+    const uint64_t forward = matmul_flops_convention(&ran->problem, ran->attention.shape.mask != MASK_NONE, status);
+    return backward ? checked_mul(forward, 5, "matmul_flops_convention", status) / 2 : forward;
 }
 
 static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
 {
-    if (!short_enough(ran, cx->status)) return false;
-    const uint64_t convention = matmul_flops_convention(&ran->problem, ran->attention.shape.mask != MASK_NONE, cx->status);
+    const bool backward = cx->options->pass == OPTION_PASS_BWD, numeric = ran->setup.config.mode == MODE_NUMERIC;
     attention_random_inputs(&ran->attention, &ran->machine, cx->options->seed);
-    if (!attention_run_forward(ran)) return false;
+    if ((!backward || numeric) && !attention_run_forward(ran)) return false;
+    if (backward && !attention_run_backward(ran)) return false;
+    const uint64_t convention = convention_flops(ran, backward, cx->status);
     Run *run = report_run(report);
     write_params(report, run, cx, ran);
     write_ledger(report, run, &ran->machine);
     write_totals(report, run, ran, convention);
-    return ran->setup.config.mode == MODE_COUNT || write_error(report, run, &ran->attention, &ran->machine);
+    if (!numeric) return true;
+    return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }
 
 static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const OptionPoint *point)
 {
     const AttentionShape shape = point_shape(cx->options, point);
+    const bool backward = cx->options->pass == OPTION_PASS_BWD;
     RunSetup setup = {.algorithm = algorithm, .profile = cx->hw, .config = machine_config(cx->options)};
     AttentionRun ran;
-    if (!attention_check(&shape, cx->status) || !choose_tiles(cx, algorithm, &shape, point, &setup.tiles)) return false;
-    const bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) && write_run(cx, report, &ran);
+    TileSize tiles;
+    if (!attention_check(&shape, cx->status) || !choose_tiles(cx, algorithm, &shape, point, &tiles)) return false;
+    if (!backward) setup.tiles = tiles;
+    const BackwardVariant variant = {.deterministic = cx->options->deterministic};
+    const bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
+                    (!backward || attention_run_prepare_backward(&ran, tiles, variant)) && write_run(cx, report, &ran);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -254,7 +279,7 @@ static bool run_attn(Context *cx, Report *report)
 {
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
     if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status)) return false;
-    cx->alloc->limit_bytes = MAX_NUMERIC_BYTES;
+    cx->alloc->limit_bytes = MAX_BYTES;
     report_param_text(report, "title", algorithm->title);
     report_param_text(report, "source", algorithm->source);
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
@@ -268,7 +293,7 @@ static const ProgramOption options[] = {
     {OPTION_BATCH, "1"},    {OPTION_HEADS, "1"},    {OPTION_KV_HEADS, NULL}, {OPTION_SEQLEN, "1k"},  {OPTION_SEQLEN_K, NULL},
     {OPTION_HEAD_DIM, "64"}, {OPTION_BLOCK_Q, NULL}, {OPTION_BLOCK_K, NULL},  {OPTION_SRAM, NULL},    {OPTION_MASK, "none"},
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
-    {OPTION_L2, "ideal"},
+    {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
 };
 
 static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", NULL};

@@ -105,18 +105,6 @@ static void check_pairs(Report *report, const AttentionRun *run)
     for (int i = 0; i < COUNT_PAIRS; i++) report_check(report, pairs[i].counted, pairs[i].formula, pairs[i].name);
 }
 
-#define MOST_TILE_PAIRS (UINT64_C(1) << 30) /* half a minute of walking */
-
-static bool short_enough(const AttentionRun *run, Status *status)
-{
-    const ClosedForm *form = &run->closed_form;
-    if (form->tile_pairs <= MOST_TILE_PAIRS) return true;
-    return status_fail(status, STATUS_INFEASIBLE,
-                       "the walk is too long: %" PRIu64 " tile pairs, at most %" PRIu64 ". Its closed form: %" PRIu64
-                       " elements read from HBM, %" PRIu64 " written",
-                       form->tile_pairs, MOST_TILE_PAIRS, form->hbm_read_elements, form->hbm_write_elements);
-}
-
 /* Standard attention of one head, counted on the machine without limits. */
 static bool walk_standard(const Context *context, Report *report, uint64_t N, uint64_t d, ElementType type, Walk *walk)
 {
@@ -130,7 +118,7 @@ static bool walk_standard(const Context *context, Report *report, uint64_t N, ui
                             .tiles = {BLOCK, BLOCK},
                             .config = {.mode = MODE_COUNT, .l2 = L2_IDEAL}};
     const bool ok = attention_run_prepare(&run, &setup, &walk->shape, context->alloc, context->status) &&
-                    short_enough(&run, context->status) && attention_run_forward(&run);
+                    attention_run_forward(&run);
     if (ok) {
         sum_up(walk, &run.machine);
         check_pairs(report, &run);

@@ -2,15 +2,15 @@
  *
  * Keys come in blocks; A_j = exp(S_j) and l_j = rowsum(A_j) of one block are known, the whole row's l is not:
  *
- *     first attempt     O = sum_j A_j V_j / l_j                         each block its own denominator: the weights of a row sum to the
- *                                                                       number of blocks instead of 1
- *     second attempt    O <- (l_old/l_new) O + A_j V_j / l_new          l_new = l_old + l_j: exact, but exp(S) overflows
- *     FlashAttention    the same relative to the running maximum m:     O <- (l e^(m - m_new) O + e^(m~ - m_new) P~ V_j) / l_new
+ *     first attempt     O = sum_j A_j V_j / l_j     own denominators: a row's weights sum to the number of blocks, not 1
+ *     second attempt    O <- (l_old/l_new) O + A_j V_j / l_new, l_new = l_old + l_j     exact, but exp(S) overflows
+ *     FlashAttention    O <- (l e^(m - m_new) O + e^(m~ - m_new) P~ V_j) / l_new        the same relative to a running maximum m
  *
- * All three are kernels run on real data here (float64 unless said), compared with the textbook definition in float64 (algos/oracle.h). Weights are
- * made visible by a V whose column c is 1 for the keys of block c: O then holds the weight that each block gets.
- * The last table measures how far standard attention and both FlashAttentions are from the definition. That distance is rounding: it
- * depends on the random numbers and on the order of summation, so a claim about it can only be held against a spread.
+ * All three are kernels that run on real data here (float64 unless said) and are compared with the textbook definition in
+ * float64 (algos/oracle.h). Weights are made visible by a V whose column c is 1 for the keys of block c: O then holds the weight
+ * that each block gets. The last table measures how far standard attention and both FlashAttentions are from the definition.
+ * That distance is rounding: it depends on the random numbers and on the order of summation, so a claim about it is held against
+ * a spread. Left out: counts and time; BF16, whose error is thousands of times larger (1e-3) and hides all this.
  */
 #include "support/experiment.h"
 #include "support/text.h"
@@ -91,7 +91,8 @@ static void second_attempt_block(Block *b, const void *arguments, uint64_t i)
 static bool launch_method(Machine *machine, Attention *a, Method method)
 {
     if (method == FLASH_ATTENTION) return algorithm_fa1.forward(machine, a);
-    const Kernel kernel = {.name = method_names[method], .instruction = TENSOR_MMA_SYNC, .threads = 128, .registers_per_thread = 255,
+    const Kernel kernel = {.name = method_names[method], .instruction = TENSOR_MMA_SYNC, .threads = 128,
+                           .registers_per_thread = 255,
                            .run = method == FIRST_ATTEMPT ? first_attempt_block : second_attempt_block};
     return launch(machine, &kernel, one_block_per_query_block(a), a);
 }
@@ -106,14 +107,16 @@ typedef struct {
     ElementType dtype;          /* f64 or f32 */
 } Setup;
 
-static bool prepare(const Context *context, const Profile *profile, const Setup *setup, uint64_t Nq, uint64_t Nk, Machine *machine, Attention *a)
+static bool prepare(const Context *context, const Profile *profile, const Setup *setup, uint64_t Nq, uint64_t Nk,
+                    Machine *machine, Attention *a)
 {
     AttentionShape shape = attention_shape(setup->N, setup->d);
     shape.seqlen_q = Nq;
     shape.seqlen_k = Nk;
     shape.dtype = setup->dtype;
     shape.softmax_scale *= setup->factor;
-    const MachineConfig config = {.mode = MODE_NUMERIC, .l2 = L2_NONE, .precision = setup->dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32};
+    const MachineConfig config = {
+        .mode = MODE_NUMERIC, .l2 = L2_NONE, .precision = setup->dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32};
     machine_init(machine, profile, config, context->alloc, context->status);
     if (!attention_init(a, machine, &shape, setup->Br, setup->Bc)) return false;
     attention_random_inputs(a, machine, setup->seed);
@@ -133,7 +136,8 @@ static double max_distance(const Machine *machine, const Tensor *tensor, uint64_
 }
 
 /* O of one method on random data against the oracle's. */
-static double method_error(const Context *context, const Profile *profile, const Setup *setup, Method method, const double *oracle)
+static double method_error(const Context *context, const Profile *profile, const Setup *setup, Method method,
+                           const double *oracle)
 {
     Machine machine;
     Attention a;
@@ -179,7 +183,8 @@ static double *oracle_of(const Context *context, const Profile *profile, const S
 {
     Machine machine;
     Attention a;
-    double *O = alloc_array(context->alloc, checked_mul(setup->N, setup->d, "N x d", context->status), sizeof *O, "the oracle's O", context->status);
+    double *O = alloc_array(context->alloc, checked_mul(setup->N, setup->d, "N x d", context->status), sizeof *O,
+                            "the oracle's O", context->status);
     if (O == NULL) return NULL;
     if (prepare(context, profile, setup, setup->N, setup->N, &machine, &a)) oracle_forward(&a, &machine, O, NULL);
     machine_free(&machine);
@@ -194,7 +199,8 @@ static const Column difficulty_columns[] = {
     {"number", "", "what it amounts to, here"},
     {"section", "", "of the lecture"},
 };
-static const TableSpec difficulties_table = {"difficulties", "Two difficulties and their remedies (slide 9)", difficulty_columns, 4};
+static const TableSpec difficulties_table = {"difficulties", "Two difficulties and their remedies (slide 9)", difficulty_columns,
+                                             4};
 
 static const Column attempt_columns[] = {
     {"method", "", "how blocks are put together"},
@@ -224,7 +230,8 @@ static const Column overflow_columns[] = {
     {"second attempt, f64", "", "elements of O that are infinite or NaN"},
     {"FlashAttention, f64", "", "elements of O that are infinite or NaN"},
 };
-static const TableSpec overflow_table = {"overflow", "Why the running maximum: elements of O lost to overflow", overflow_columns, 6};
+static const TableSpec overflow_table = {"overflow", "Why the running maximum: elements of O lost to overflow", overflow_columns,
+                                         6};
 
 static const Column online_columns[] = {
     {"keys seen", "", "after this block"},
@@ -241,16 +248,18 @@ static const Column error_columns[] = {
     {"N", "", "sequence length"},
     {"d", "", "head dimension"},
     {"mask", "", "none or causal"},
-    {"dtype", "", "of all arithmetic; inputs are rounded to it first"},
+    {"dtype", "", "of all arithmetic; the inputs are float32 numbers in both"},
     {"algorithm", "", "standard, fa1 (paper, Algorithm 1) or fa2"},
     {"samples", "", "independent heads of random data, --batch"},
     {"least", "", "smallest of the samples' max |O - oracle|"},
     {"median", "", "median of the samples' max |O - oracle|"},
     {"largest", "", "largest of the samples' max |O - oracle|"},
 };
-static const TableSpec errors_table = {"errors", "Exact, not approximate: distance from the float64 definition", error_columns, 9};
+static const TableSpec errors_table = {"errors", "Exact, not approximate: distance from the float64 definition", error_columns,
+                                       9};
 
-static const TableSpec *const tables[] = {&difficulties_table, &attempts_table, &weights_table, &overflow_table, &online_table, &errors_table};
+static const TableSpec *const tables[] = {&difficulties_table, &attempts_table, &weights_table,
+                                          &overflow_table,     &online_table,   &errors_table};
 
 #define SPREAD_RULE "band: our spread over N = 256, 512, 1024, 12 samples each (--seqlen 256,512,1k --batch 12)"
 
@@ -260,12 +269,13 @@ static const ClaimSpec claims[] = {
      "O = sum_j A_j V_j / l_j: the weights of a row sum to the number of blocks", NULL},
     {"2.2-2", "2.2", "second attempt, (l1/l2) O1 + A2 V2/l2, N=256, d=64, two blocks", "exact", VERDICT_EQUAL,
      "float64: error below 4e-15, weights sum to 1 within 4e-15", NULL},
-    {"2.2-3", "2.2", "FlashAttention (Algorithm 1) against the reference, float64, no mask", "8.9e-16", VERDICT_CLOSE, SPREAD_RULE, NULL},
+    {"2.2-3", "2.2", "FlashAttention (Algorithm 1) against the reference, float64, no mask", "8.9e-16", VERDICT_CLOSE,
+     SPREAD_RULE, NULL},
     {"2.2-4", "2.2", "the same, causal", "1.0e-15", VERDICT_CLOSE, SPREAD_RULE, NULL},
     {"2.2-5", "2.2", "float32 error of FlashAttention", "2.8e-7", VERDICT_CLOSE, SPREAD_RULE, NULL},
     {"2.2-6", "2.2", "float32 error of standard attention", "4.0e-7", VERDICT_CLOSE, SPREAD_RULE, NULL},
     {"2.2-order", "2.2", "float32: FlashAttention and standard attention are of the same order", "same order", VERDICT_EQUAL,
-     "ratio of the errors between 1/3 and 3, every sample, both masks", NULL},
+     "the larger error over the smaller is below 10, every sample, both masks", NULL},
     {"2.2-7", "2.2", "the online update m, l, O", "formulas", VERDICT_EQUAL,
      "fa1 keeps m, l in HBM: m + log l = the oracle's L and O = the oracle's after every prefix of the keys", NULL},
 };
@@ -283,12 +293,12 @@ static void add_difficulties(Report *report, uint64_t N)
     table_row(table);
     cell_text(table, "softmax normalises a row, a tile does not see the whole row");
     cell_text(table, "tiling with rescaling: blocks from HBM to SRAM, online softmax");
-    cell_text(table, "tables below: 2 is not 1");
+    cell_text(table, "a row's weights sum to 2 instead of 1");
     cell_text(table, "2.2");
     table_row(table);
     cell_text(table, "the backward pass needs the N x N attention matrix");
     cell_text(table, "recomputation from Q, K, V in SRAM; only L is kept");
-    cell_textf(table, "N^2 = %" PRIu64 " against N = %" PRIu64 " elements a head", N * N, N);
+    cell_textf(table, "P: N^2 = %" PRIu64 " elements a head; L: N = %" PRIu64, N * N, N);
     cell_text(table, "2.6");
     claim_cited(report, "2.1-1", "2 rows");
 }
@@ -343,7 +353,7 @@ static void judge_attempts(Report *report, Method method, const Setup *setup, co
         claim_holds(report, "2.2-2", worst < 4e-15 && error < 4e-15, "weights sum to 1; max |error| %.1e", error);
 }
 
-/* Two, four and eight blocks of a head of N = 256; the picture and the claims take two. */
+/* Two and eight blocks of a head of N = 256; the picture and the claims take two. */
 static bool add_attempts(const Context *context, const Profile *profile, Report *report)
 {
     Setup setup = {.N = LECTURE_N, .d = LECTURE_D, .seed = context->options->seed, .Br = 64, .factor = 1.0, .dtype = ELEMENT_F64};
@@ -352,7 +362,7 @@ static bool add_attempts(const Context *context, const Profile *profile, Report 
     Table *attempts = report_table(report, &attempts_table), *picture = report_table(report, &weights_table);
     for (uint64_t i = 0; status_ok(context->status) && i < setup.N * setup.d; i++) max_O = fmax(max_O, fabs(oracle[i]));
     for (Method method = FIRST_ATTEMPT; method < METHODS && status_ok(context->status); method++)
-        for (uint32_t blocks = 2; blocks <= 8; blocks *= 2) {
+        for (uint32_t blocks = 2; blocks <= 8; blocks *= 4) {
             setup.Bc = LECTURE_N / blocks;
             const double error = method_error(context, profile, &setup, method, oracle);
             if (!method_weights(context, profile, &setup, method, weights)) break;
@@ -362,8 +372,9 @@ static bool add_attempts(const Context *context, const Profile *profile, Report 
             judge_attempts(report, method, &setup, weights, error);
         }
     table_title(attempts, "%s (N = %d, d = %d, float64)", attempts_table.title, LECTURE_N, LECTURE_D);
-    table_note(attempts, "With its own denominator each block's weights sum to 1, so T blocks sum to T: the first attempt is a sum of averages.");
-    table_note(picture, "The first attempt gives every block the same say. Rescaled, a block counts by its share of the row's sum l.");
+    table_note(attempts, "With its own denominator each block's weights sum to 1, so T blocks sum to T: a sum of averages.");
+    table_note(picture, "The first attempt gives every block the same say. Rescaled, a block counts by its share of "
+               "the row's l.");
     alloc_free(context->alloc, weights);
     alloc_free(context->alloc, oracle);
     return status_ok(context->status);
@@ -385,7 +396,8 @@ static uint64_t count_lost(const Context *context, const Profile *profile, const
     Attention a;
     uint64_t lost = 0;
     if (prepare(context, profile, setup, setup->N, setup->N, &machine, &a) && launch_method(&machine, &a, method)) {
-        for (uint64_t i = 0; i < tensor_elements(a.O); i++) lost += !isfinite(tensor_value(&machine, a.O, i));
+        for (uint64_t i = 0; i < tensor_elements(a.O); i++)
+            if (!isfinite(tensor_value(&machine, a.O, i))) lost++;
         const Tensor *m = tensor_named(&machine, "m");
         if (m != NULL) *largest = tensor_value(&machine, m, 0);
         for (uint64_t i = 0; m != NULL && i < setup->N; i++) *largest = fmax(*largest, tensor_value(&machine, m, i));
@@ -413,9 +425,11 @@ static void add_overflow(const Context *context, const Profile *profile, Report 
         cell_decimals(table, largest, 1);
         for (int i = 0; i < 4; i++) cell_count(table, lost[i / 2][i % 2]);
     }
-    table_note(table, "Of %d elements. exp overflows past 88.7 in float32 and past 709.8 in float64; infinity / infinity is NaN. Relative to the maximum no",
+    table_note(table, "Of %d elements. exp overflows past 88.7 in float32, past 709.8 in float64, and infinity / "
+               "infinity is NaN.",
                LECTURE_N * LECTURE_D);
-    table_note(table, "exponent is positive, so nothing overflows. Any other base would do as well, as long as it stays near the maximum (pitfall 5).");
+    table_note(table, "Relative to the maximum no exponent is positive. Any other base near the maximum would do as "
+               "well (pitfall 5).");
 }
 
 /* ---- §2.2: the online update ---- */
@@ -447,7 +461,8 @@ static bool online_state(const Context *context, const Profile *profile, const S
 static bool add_online(const Context *context, const Profile *profile, Report *report)
 {
     enum { BLOCK = 32 };
-    const Setup setup = {.N = LECTURE_N, .d = LECTURE_D, .seed = context->options->seed, .Br = 64, .Bc = BLOCK, .factor = 1.0, .dtype = ELEMENT_F64};
+    const Setup setup = {.N = LECTURE_N, .d = LECTURE_D, .seed = context->options->seed, .Br = 64, .Bc = BLOCK, .factor = 1.0,
+                         .dtype = ELEMENT_F64};
     double m_old = -INFINITY, worst = 0.0;
     Table *table = report_table(report, &online_table);
     for (uint64_t keys = BLOCK; keys <= setup.N; keys += BLOCK) {
@@ -464,8 +479,10 @@ static bool add_online(const Context *context, const Profile *profile, Report *r
         m_old = state.m;
         worst = fmax(worst, fmax(state.error, distance(state.L, state.oracle_L)));
     }
-    table_note(table, "m only grows; whenever it does, what was accumulated shrinks by e^(m_old-m). The first block finds m = -inf, so its factor is 0.");
-    table_note(table, "After every block O is the exact attention over the keys seen so far: nothing has to be known of the rest of the row.");
+    table_note(table, "m only grows; when it does, what was accumulated shrinks by e^(m_old-m). The first block finds "
+               "m = -inf: factor 0.");
+    table_note(table, "After every block O is the exact attention over the keys seen so far, whatever the rest of the "
+               "row holds.");
     claim_holds(report, "2.2-7", worst < 4e-15, "after each of 8 blocks L and O agree within %.1e", worst);
     return status_ok(context->status);
 }
@@ -481,10 +498,11 @@ typedef struct {
     TileSize tiles;
 } Population;
 
-/* Sorted errors max |O - oracle| by mask (0 none, 1 causal), precision (0 float64, 1 float32) and algorithm. */
+/* Sorted errors max |O - oracle| by mask (0 none, 1 causal), precision (0 float64, 1 float32) and algorithm; worst_ratio: of fa1
+ * and standard on the same float32 sample, the larger over the smaller. */
 typedef struct {
     Population population;
-    double errors[2][2][COMPARED][MAX_SAMPLES], worst_ratio;    /* worst_ratio: of fa1 and standard in float32, the larger over the smaller */
+    double errors[2][2][COMPARED][MAX_SAMPLES], worst_ratio;
 } Errors;
 
 static void sort(double *x, uint64_t count)
@@ -506,19 +524,33 @@ static AttentionShape population_shape(const Population *p, MaskKind mask, Eleme
     return shape;
 }
 
+/* Random Q, K, V, float32 numbers also where the arithmetic is float64: one definition then serves both. */
+static void float32_inputs(const Attention *a, const Machine *machine, uint64_t seed)
+{
+    Tensor *const inputs[] = {a->Q, a->K, a->V};
+    attention_random_inputs(a, machine, seed);
+    for (int t = 0; t < 3 && a->shape.dtype == ELEMENT_F64; t++)
+        for (uint64_t i = 0; i < tensor_elements(inputs[t]); i++)
+            tensor_set(machine, inputs[t], i, (double)(float)tensor_value(machine, inputs[t], i));
+}
+
 /* One algorithm on all samples. The oracle is computed with the first and kept for the others: the inputs are the same. */
 static bool sample_errors(const Context *context, const Profile *profile, const Population *p, const AttentionShape *shape,
                           const Algorithm *algorithm, double *oracle, bool oracle_is_known, double errors[MAX_SAMPLES])
 {
-    const RunSetup setup = {.algorithm = algorithm, .profile = profile, .tiles = p->tiles,
-                            .config = {.mode = MODE_NUMERIC, .precision = shape->dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32}};
+    const RunSetup setup = {
+        .algorithm = algorithm,
+        .profile = profile,
+        .tiles = p->tiles,
+        .config = {.mode = MODE_NUMERIC, .precision = shape->dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32}};
     AttentionRun run;
     bool ok = attention_run_prepare(&run, &setup, shape, context->alloc, context->status);
     if (ok) {
-        attention_random_inputs(&run.attention, &run.machine, p->seed);
+        float32_inputs(&run.attention, &run.machine, p->seed);
         ok = (oracle_is_known || oracle_forward(&run.attention, &run.machine, oracle, NULL)) && attention_run_forward(&run);
     }
-    for (uint64_t s = 0; ok && s < p->samples; s++) errors[s] = max_distance(&run.machine, run.attention.O, s * p->N * p->d, p->N * p->d, oracle);
+    for (uint64_t s = 0; ok && s < p->samples; s++)
+        errors[s] = max_distance(&run.machine, run.attention.O, s * p->N * p->d, p->N * p->d, oracle);
     attention_run_free(&run);
     return ok;
 }
@@ -536,10 +568,13 @@ static bool measure_errors(const Context *context, const Profile *profile, const
     bool ok = oracle != NULL;
     for (int causal = 0; causal < 2; causal++)
         for (int narrow = 0; narrow < 2; narrow++) {
-            const AttentionShape shape = population_shape(p, causal ? MASK_CAUSAL : MASK_NONE, narrow ? ELEMENT_F32 : ELEMENT_F64);
+            const AttentionShape shape =
+                population_shape(p, causal ? MASK_CAUSAL : MASK_NONE, narrow ? ELEMENT_F32 : ELEMENT_F64);
             double(*errors)[MAX_SAMPLES] = x->errors[causal][narrow];
-            for (int i = 0; i < COMPARED; i++) ok = ok && sample_errors(context, profile, p, &shape, compared[i], oracle, i > 0, errors[i]);
-            for (uint64_t s = 0; narrow && s < p->samples; s++) x->worst_ratio = fmax(x->worst_ratio, larger_ratio(errors[FA1][s], errors[STANDARD][s]));
+            for (int i = 0; i < COMPARED; i++)
+                ok = ok && sample_errors(context, profile, p, &shape, compared[i], oracle, narrow || i > 0, errors[i]);
+            for (uint64_t s = 0; narrow && s < p->samples; s++)
+                x->worst_ratio = fmax(x->worst_ratio, larger_ratio(errors[FA1][s], errors[STANDARD][s]));
             for (int i = 0; i < COMPARED; i++) sort(errors[i], p->samples);
         }
     alloc_free(context->alloc, oracle);
@@ -570,22 +605,25 @@ static void errors_rows(Table *table, const Errors *x)
     }
 }
 
-/* The whole spread takes seconds; it is what the bands below come from. */
+
 static bool short_enough(const Population *p, Status *status)
 {
-    const uint64_t most = UINT64_C(1) << 33;        /* a minute */
+    const uint64_t most = UINT64_C(1) << 32;        /* a minute and a half, and 4 GiB of S and P at most */
     if (p->samples < 1 || p->samples > MAX_SAMPLES)
-        return status_fail(status, STATUS_USAGE, "--batch: %" PRIu64 " samples are not allowed; expected 1 to %d", p->samples, MAX_SAMPLES);
-    const uint64_t scores = checked_mul(p->N, p->N, "N x N", status), work = checked_mul(checked_mul(scores, p->d, "N x N x d", status), p->samples,
-                                                                                       "N x N x d x samples", status);
+        return status_fail(status, STATUS_USAGE, "--batch: %" PRIu64 " samples are not allowed; expected 1 to %d", p->samples,
+                           MAX_SAMPLES);
+    const uint64_t scores = checked_mul(checked_mul(p->N, p->N, "N x N", status), p->samples, "N x N x samples", status);
+    const uint64_t work = checked_mul(scores, max_u64(p->d, 16), "N x N x samples x d", status);
     if (status_ok(status) && work > most)
-        return status_fail(status, STATUS_INFEASIBLE, "the computation is too long: N x N x d x samples = %" PRIu64 ", at most %" PRIu64, work, most);
+        return status_fail(status, STATUS_INFEASIBLE,
+                           "the computation is too long: N x N x samples x d = %" PRIu64 ", at most %" PRIu64, work, most);
     return status_ok(status);
 }
 
 static bool same_population(const Population *a, const Population *b)
 {
-    return a->N == b->N && a->d == b->d && a->samples == b->samples && a->seed == b->seed && a->tiles.Br == b->tiles.Br && a->tiles.Bc == b->tiles.Bc;
+    return a->N == b->N && a->d == b->d && a->samples == b->samples && a->seed == b->seed && a->tiles.Br == b->tiles.Br &&
+           a->tiles.Bc == b->tiles.Bc;
 }
 
 static bool add_errors(const Context *context, const Profile *profile, const Errors *lecture, Report *report)
@@ -594,21 +632,31 @@ static bool add_errors(const Context *context, const Profile *profile, const Err
     Table *table = report_table(report, &errors_table);
     for (size_t i = 0; i < options_point_count(o); i++) {
         const OptionPoint point = options_point(o, i);
-        const Population p = {point.seqlen, point.head_dim, point.batch, o->seed, {(uint32_t)point.block_q, (uint32_t)point.block_k}};
+        const Population p = {
+            point.seqlen, point.head_dim, point.batch, o->seed, {(uint32_t)point.block_q, (uint32_t)point.block_k}};
         Errors measured;
         if (!short_enough(&p, context->status)) return false;
         const bool known = same_population(&p, &lecture->population);
         if (!known && !measure_errors(context, profile, &p, &measured)) return false;
         errors_rows(table, known ? lecture : &measured);
     }
+    if (lecture->errors[0][0][STANDARD][LECTURE_SAMPLES - 1] == 0.0)
+        table_note(table, "Standard attention in float64 takes the steps of the definition in the same order: no "
+                   "difference at all.");
+    table_note(table, "FlashAttention in float64 differs in the last digits only: it is exact (pitfall 1), summed in "
+               "another order.");
+    table_note(table, "In float32 the blocked sums are no worse than whole rows.");
+    table_note(table, "The digits depend on the data, N, the blocks and the order of summation (here key after key; a "
+               "BLAS sums otherwise),");
+    table_note(table, "so the lecture's numbers are held against the spread of many samples, not compared digit by digit.");
     return true;
 }
 
 /* ---- the statistical claims ---- */
 
 /* Smallest and largest error of our own code over N = 256, 512, 1024, twelve samples each:
- *     s2_2_rescaling --seqlen 256,512,1k --batch 12
- * The lecture's number and ours must both lie inside. */
+ *     s2_2_rescaling --seqlen 256,512,1k --batch 12      (20 seconds)
+ * one more in the second digit on either side. The lecture's number and ours must both lie inside. */
 typedef struct {
     const char *id;
     int causal, narrow, algorithm;
@@ -616,10 +664,10 @@ typedef struct {
 } Spread;
 
 static const Spread spreads[] = {
-    {"2.2-3", 0, 0, FA1, 8.9e-16, 1e-16, 1e-14},
-    {"2.2-4", 1, 0, FA1, 1.0e-15, 1e-16, 1e-14},
-    {"2.2-5", 0, 1, FA1, 2.8e-7, 1e-8, 1e-6},
-    {"2.2-6", 0, 1, STANDARD, 4.0e-7, 1e-8, 1e-6},
+    {"2.2-3", 0, 0, FA1, 8.9e-16, 5.5e-16, 1.2e-15},
+    {"2.2-4", 1, 0, FA1, 1.0e-15, 5.5e-16, 1.4e-15},
+    {"2.2-5", 0, 1, FA1, 2.8e-7, 1.3e-7, 6.1e-7},
+    {"2.2-6", 0, 1, STANDARD, 4.0e-7, 2.8e-7, 6.6e-7},
 };
 
 static void judge_spreads(Report *report, const Errors *x)
@@ -632,7 +680,7 @@ static void judge_spreads(Report *report, const Errors *x)
         else
             claim_close(report, s->id, s->low, s->high, ours, 2, "");
     }
-    claim_holds(report, "2.2-order", x->worst_ratio < 3, "larger over smaller: at most %.1f", x->worst_ratio);
+    claim_holds(report, "2.2-order", x->worst_ratio < 10, "larger over smaller: at most %.1f", x->worst_ratio);
 }
 
 static bool run(Context *context, Report *report)
@@ -655,7 +703,7 @@ static bool run(Context *context, Report *report)
 const Experiment experiment_s2_2_rescaling = {
     .program = {
         .name = "s2_2_rescaling",
-        .purpose = "putting softmax together from blocks: the wrong attempt, the right one, and how exact it is (lecture 2.1, 2.2)",
+        .purpose = "softmax from blocks: the wrong attempt, the right one, and how exact it is (lecture 2.1, 2.2)",
         .examples = {"", "--seqlen 256,512,1k --batch 12"},
         .options = options,
         .option_count = sizeof options / sizeof options[0],

@@ -9,5 +9,5 @@ set boxwidth 0.6
 set yrange [0:*]
 set key left top
 set grid y
-plot csv index "kernels" using ($6*$9/100):xtic(3) title "S and P: intermediate", \
-     csv index "kernels" using ($6*(1-$9/100)) title "Q, K, V, O"
+plot csv index "kernels" every ::1 using ($6*$9/100):xtic(3) title "S and P: intermediate", \
+     csv index "kernels" every ::1 using ($6*(1-$9/100)) title "Q, K, V, O"

@@ -75,6 +75,8 @@ Tensor *machine_tensor(Machine *machine, const char *name, ElementType type, uin
     uint64_t elements = checked_mul(checked_mul(batch, heads, "batch x heads", status), rows, "rows of all heads", status);
     elements = checked_mul(elements, cols, "elements of a tensor", status);
     const uint64_t bytes = checked_mul(elements, element_bytes(type), "bytes of a tensor", status);
+    const uint64_t end = checked_add(machine->next_address, checked_add(bytes, ADDRESS_ALIGNMENT - 1, "bytes of a tensor", status),
+                                     "the simulated address of a tensor", status);
     if (!status_ok(status)) return NULL;
 
     Tensor *tensor = &machine->tensors[machine->tensor_count];
@@ -85,7 +87,7 @@ Tensor *machine_tensor(Machine *machine, const char *name, ElementType type, uin
         if (tensor->data == NULL) return NULL;
         if (machine->config.poison) fill_reals(machine, tensor->data, elements, NAN);
     }
-    machine->next_address += (bytes + ADDRESS_ALIGNMENT - 1) / ADDRESS_ALIGNMENT * ADDRESS_ALIGNMENT;
+    machine->next_address = end / ADDRESS_ALIGNMENT * ADDRESS_ALIGNMENT;
     machine->tensor_count++;
     return tensor;
 }

@@ -212,6 +212,7 @@ struct Tile {
     uint64_t ld;
     const Tile *left, *right;           /* operands of the product that filled it, and what that cost: most products repeat */
     uint32_t left_rows, left_cols, right_rows, right_cols;
+    int product_form;                   /* which operand was transposed */
     uint64_t product_flops, product_operand_bytes;
 };
 

@@ -3,7 +3,8 @@
  * Counting must be cheap: a walk over a million-token head takes 67 million pairs of K/V tiles. So each operation begins with its common
  * case, when nobody computes or watches, no shared memory is touched and shapes are as they were: one addition, and done. Each kind adds
  * to a counter of its own, so that no chain of additions to one address holds the processor up; prices are applied once, at the end.
- * Overflow leaves a sticky mark that the launch looks at; products of the 32-bit shapes of a tile cannot overflow 64 bits.
+ * Overflow leaves a sticky mark that the launch looks at. The bytes of a tile fit 64 bits, as its declaration checks; what a matrix product
+ * costs is checked where it is worked out, once for many repetitions.
  */
 #include "ops.h"
 #include "checked.h"
@@ -31,6 +32,14 @@ static inline void count(const Stream *w, uint64_t *counter, uint64_t amount)
     *counter = sum;
 }
 
+/* a * b, with the same mark. */
+static uint64_t times(const Stream *w, uint64_t a, uint64_t b)
+{
+    const bool fits = a == 0 || b <= UINT64_MAX / a;
+    w->block->counts.overflow |= !fits;
+    return fits ? a * b : UINT64_MAX;
+}
+
 static inline void count_elements(const Stream *w, Operation operation, uint64_t elements)
 {
     count(w, &w->block->counts.elements[operation], elements);
@@ -45,11 +54,11 @@ static inline bool count_only(const Stream *w, Operation operation, uint64_t ele
 
 static Matrix matrix(const Tile *x) { return (Matrix){x->data, x->rows, x->cols, x->ld}; }
 
-/* Threads touch a tile `times` times; only shared memory is a traffic level. */
-static void count_touch(const Stream *w, const Tile *x, uint64_t times)
+/* Threads touch a whole tile, once or more; only shared memory is a traffic level. */
+static void count_touch(const Stream *w, const Tile *x, int touches)
 {
-    if (x->space == SPACE_SHARED)
-        count(w, &w->block->counts.smem_thread_bytes, times * x->area * x->element_bytes);
+    if (x->space != SPACE_SHARED) return;
+    for (int i = 0; i < touches; i++) count(w, &w->block->counts.smem_thread_bytes, x->area * x->element_bytes);
 }
 
 static void count_copy(const Stream *w, const Tile *x)
@@ -82,6 +91,7 @@ static void set_shape(const Stream *w, Tile *x, uint64_t rows, uint64_t cols)
     x->nonfinite = false;
     x->area = x->visible = rows * cols;
     x->left = NULL;
+    x->depth = 0;
 }
 
 static inline bool same_rows_and_cols(const Tile *a, const Tile *b) { return a->rows == b->rows && a->cols == b->cols; }
@@ -182,7 +192,8 @@ static bool stays_inside(const Stream *w, const Tensor *tensor, uint64_t row, ui
 static inline bool is_repeated_load(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row)
 {
     const Block *block = w->block;
-    if (!block->counting_only || tensor == NULL || tile->cols != tensor->cols || tile->rows != tile->max_rows || tile->banded) return false;
+    if (!block->counting_only || tensor == NULL || tile->cols != tensor->cols || tile->rows != tile->max_rows) return false;
+    if (tile->banded || tile->left != NULL) return false;       /* something else has used the tile since */
     if (row >= tensor->rows || tensor->rows - row < tile->max_rows) return false;
     if (block->machine->config.l2 == L2_NONE) return true;
     return block->coverage_heads[tensor->index] == 1 && coverage_holds(block->touched[tensor->index], row, row + tile->rows);
@@ -248,10 +259,11 @@ void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile)
 static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uint64_t m, uint64_t n)
 {
     const InstructionShape shape = w->shape;
-    uint64_t bytes = 0;
-    if (a->space == SPACE_SHARED) bytes += (shape.n ? ceil_div(n, shape.n) : 1) * a->area * a->element_bytes;
-    if (b->space == SPACE_SHARED) bytes += (shape.m ? ceil_div(m, shape.m) : 1) * b->area * b->element_bytes;
-    return bytes;
+    uint64_t left = 0, right = 0;
+    if (a->space == SPACE_SHARED) left = times(w, shape.n ? ceil_div(n, shape.n) : 1, a->area * a->element_bytes);
+    if (b->space == SPACE_SHARED) right = times(w, shape.m ? ceil_div(m, shape.m) : 1, b->area * b->element_bytes);
+    count(w, &left, right);
+    return left;
 }
 
 /* How a product meets what is in C: replaces it, adds to it as an operation of its own, or goes on with the same long product. */
@@ -267,28 +279,29 @@ static inline void count_product(const Stream *w, const Tile *c, const Tile *a, 
     if (kind == PRODUCT_ADDS) count_elements(w, OP_ACCUMULATE, c->area);
 }
 
+/* Which operand is transposed. */
+typedef enum { PRODUCT_NN, PRODUCT_NT, PRODUCT_TN } ProductForm;
+
 /* The product that filled c last time, again. */
-static inline bool is_repeated(const Tile *c, const Tile *a, const Tile *b)
+static inline bool is_repeated(const Tile *c, const Tile *a, const Tile *b, ProductForm form)
 {
-    return c->simple && !c->banded && c->left == a && c->right == b && c->left_rows == a->rows && c->left_cols == a->cols && c->right_rows == b->rows &&
+    return c->simple && !c->banded && c->product_form == (int)form && c->left == a && c->right == b && c->left_rows == a->rows && c->left_cols == a->cols && c->right_rows == b->rows &&
            c->right_cols == b->cols;
 }
 
-static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b, uint32_t depth)
+static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, uint32_t depth)
 {
     c->depth = depth;
+    c->product_form = (int)form;
     c->left = a;
     c->right = b;
     c->left_rows = a->rows;
     c->left_cols = a->cols;
     c->right_rows = b->rows;
     c->right_cols = b->cols;
-    c->product_flops = 2 * c->area * depth;
+    c->product_flops = times(w, times(w, 2, c->area), depth);
     c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
 }
-
-/* Which operand is transposed. */
-typedef enum { PRODUCT_NN, PRODUCT_NT, PRODUCT_TN } ProductForm;
 
 static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
@@ -298,7 +311,7 @@ static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, P
     if (!same_shape(w, OP_MATMUL, b, b_transposed ? n : k, b_transposed ? k : n)) return;
     if (accumulate && !same_shape(w, OP_MATMUL, c, m, n)) return;
     set_shape(w, c, m, n);
-    remember_product(w, c, a, b, k);
+    remember_product(w, c, a, b, form, k);
     count_product(w, c, a, kind);
     count_touch(w, c, accumulate ? 2 : 1);
     if (math_of(w) != NULL && alive(w)) {
@@ -310,7 +323,7 @@ static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, P
 
 static inline void product(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
-    if (is_repeated(c, a, b)) count_product(w, c, a, kind);
+    if (is_repeated(c, a, b, form)) count_product(w, c, a, kind);
     else matmul(w, c, a, b, form, alpha, kind);
 }
 
@@ -341,12 +354,14 @@ static inline bool is_all_visible(const Tile *x, uint64_t row, uint64_t col, Ban
     return offset + band.low + x->rows <= 1 && offset + band.high + 1 >= x->cols;
 }
 
-/* Sets the tile's band; false when nothing of it is hidden. Row arithmetic only: no N x N mask exists anywhere. */
+/* Sets the tile's band, or narrows the one it has; false when nothing is hidden by it. Row arithmetic only: no N x N mask exists anywhere. */
 static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
 {
     const int64_t offset = (int64_t)row - (int64_t)col, rows = x->rows, cols = x->cols;
     if (is_all_visible(x, row, col, band)) return false;
-    x->band = (VisibleBand){offset + band.low, offset + band.high + 1};
+    const int64_t low = offset + band.low, end = offset + band.high + 1;
+    x->band.first = x->banded && x->band.first > low ? x->band.first : low;
+    x->band.last = x->banded && x->band.last < end ? x->band.last : end;
     uint64_t visible = 0;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t first = clamp(x->band.first + r, 0, cols), last = clamp(x->band.last + r, 0, cols);
@@ -359,9 +374,10 @@ static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
 
 static SLOW_PATH void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, double hidden)
 {
+    const uint64_t visible = x->visible;
     if (!alive(w) || !set_band(x, row, col, band)) return;
     count_elements(w, OP_MASK, x->area);
-    w->block->counts.matmul_flops_exact_mask -= 2 * (x->area - x->visible) * x->depth;
+    w->block->counts.matmul_flops_exact_mask -= 2 * (visible - x->visible) * x->depth;
     if (math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, hidden);
     report(w, OP_MASK, x, x, NULL, NULL);
 }
@@ -436,7 +452,8 @@ static SLOW_PATH void convert_fully(Stream *w, Tile *y, const Tile *x)
 
 void convert(Stream *w, Tile *y, const Tile *x)
 {
-    if (!count_only(w, OP_CONVERT, x->area, x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded)) convert_fully(w, y, x);
+    const bool simple = x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded && y->left == NULL;
+    if (!count_only(w, OP_CONVERT, x->area, simple)) convert_fully(w, y, x);
 }
 
 static SLOW_PATH void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)

@@ -54,14 +54,17 @@ static void check_visible_pairs(Test *t)
     check_text(t, status.text, "", "visible_pairs");
 }
 
-/* Σ over executed block pairs, block by block. */
+/* Σ over executed block pairs, block by block, and the rows and keys of blocks in any of them. */
 typedef struct {
-    uint64_t pairs, rows, keys, area;
+    uint64_t pairs, rows, keys, area, seeing_rows, seen_keys;
 } LoopSums;
+
+enum { MOST_BLOCKS = 200 };
 
 static LoopSums loop_sums(const CountedProblem *p)
 {
     LoopSums sums = {0};
+    bool sees[MOST_BLOCKS] = {false}, seen[MOST_BLOCKS] = {false};
     for (uint64_t first_row = 0; first_row < p->Nq; first_row += p->Br)
         for (uint64_t first_key = 0; first_key < p->Nk; first_key += p->Bc) {
             const uint64_t r = min_u64(p->Br, p->Nq - first_row), c = min_u64(p->Bc, p->Nk - first_key);
@@ -72,6 +75,9 @@ static LoopSums loop_sums(const CountedProblem *p)
             sums.rows += r;
             sums.keys += c;
             sums.area += r * c;
+            if (!sees[first_row / p->Br]) sums.seeing_rows += r;
+            if (!seen[first_key / p->Bc]) sums.seen_keys += c;
+            sees[first_row / p->Br] = seen[first_key / p->Bc] = true;
         }
     return sums;
 }
@@ -82,8 +88,8 @@ static void check_block_sums(Test *t)
     for (int i = 0; i < 4000; i++) {
         const uint64_t Nq = random_between(&random, 1, 2000), Nk = random_between(&random, 1, 2000);
         CountedProblem p = problem(Nq, Nk, 3, random_between(&random, 1, 300), random_between(&random, 1, 300));
-        p.Br = ceil_div(p.Nq, p.Br) > 200 ? p.Nq : p.Br;
-        p.Bc = ceil_div(p.Nk, p.Bc) > 200 ? p.Nk : p.Bc;
+        p.Br = ceil_div(p.Nq, p.Br) > MOST_BLOCKS ? p.Nq : p.Br;
+        p.Bc = ceil_div(p.Nk, p.Bc) > MOST_BLOCKS ? p.Nk : p.Bc;
         p.band_low = (int64_t)random_between(&random, 0, 5000) - 2500;
         p.band_high = (int64_t)random_between(&random, 0, 5000) - 2500;
         if (random_between(&random, 0, 3)) p.band_high = p.band_low + (int64_t)random_between(&random, 0, 400);
@@ -101,6 +107,12 @@ static void check_block_sums(Test *t)
         check_u64(t, form.exp_ops, want.area + want.rows, what);
         name_of(&p, "smem_operand_bytes = 2 d (rows + 2 keys)", what, sizeof what);
         check_u64(t, form.smem_operand_bytes, 2 * 3 * (want.rows + 2 * want.keys), what);
+        name_of(&p, "hbm_read_elements = d (seeing rows + 2 keys)", what, sizeof what);
+        check_u64(t, form.hbm_read_elements, 3 * (want.seeing_rows + 2 * want.keys), what);
+        p.ideal_l2 = true;
+        closed_form_fa2(&p, &form, &status);
+        name_of(&p, "ideal L2: hbm_read_elements = d (seeing rows + 2 seen keys)", what, sizeof what);
+        check_u64(t, form.hbm_read_elements, 3 * (want.seeing_rows + 2 * want.seen_keys), what);
     }
 }
 

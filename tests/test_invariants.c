@@ -3,7 +3,7 @@
  *   bytes >= compulsory             Q rows that see a key, K and V rows that are seen, O: each once
  *   window <= causal <= full        counter by counter
  *   ideal L2 <= no L2               and each launch moves no element of a tensor more than once each way
- *   sums                            totals = ledger rows = launches; no L2: HBM sees what the SMs ask for
+ *   sums                            totals = sum of the ledger; no L2: HBM sees what the SMs ask for
  *   more on-chip memory             never more traffic: where that is true, and where not
  *   larger query blocks             never more K/V reads (FlashAttention-2): likewise
  *
@@ -41,8 +41,8 @@ static void check_equal(Context *x, const CountCase *c, const char *what, uint64
     check_u64(&x->test, got, want, text);
 }
 
-/* Counts without data. False, and a failed check, when the walk fails. Free with machine_free either way. */
-static bool walk(Context *x, CountRun *run, const CountCase *c)
+/* Counts without data. False, and a failed check, when the walk fails. Free with attention_run_free either way. */
+static bool walk(Context *x, AttentionRun *run, const CountCase *c)
 {
     Status status = {0};
     char shape[256];
@@ -55,10 +55,10 @@ static bool walk(Context *x, CountRun *run, const CountCase *c)
 
 static bool totals_of(Context *x, const CountCase *c, Totals *totals)
 {
-    CountRun run;
+    AttentionRun run;
     const bool ok = walk(x, &run, c);
     *totals = run.totals;
-    machine_free(&run.machine);
+    attention_run_free(&run);
     return ok;
 }
 
@@ -71,7 +71,7 @@ static bool is_visible(Band band, uint64_t row, uint64_t key)
 }
 
 /* Pair by pair. */
-static void check_compulsory(Context *x, const CountCase *c, const CountRun *run)
+static void check_compulsory(Context *x, const CountCase *c, const AttentionRun *run)
 {
     const AttentionShape *s = &c->shape;
     const Band band = run->attention.band;
@@ -95,7 +95,7 @@ static void check_compulsory(Context *x, const CountCase *c, const CountRun *run
     check_not_more(x, c, "exact FLOPs", totals->matmul_flops_exact_mask, totals->matmul_flops);
 }
 
-static void check_sums(Context *x, const CountCase *c, const CountRun *run)
+static void check_sums(Context *x, const CountCase *c, const AttentionRun *run)
 {
     Totals sum = {0};
     for (uint32_t i = 0; i < run->machine.ledger_count; i++) {
@@ -111,6 +111,10 @@ static void check_sums(Context *x, const CountCase *c, const CountRun *run)
         check_not_more(x, c, "ideal L2: an element is read once", row->traffic.hbm_read, tensor_elements(row->tensor));
         check_not_more(x, c, "ideal L2: an element is written once", row->traffic.hbm_write, tensor_elements(row->tensor));
     }
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < run->machine.launch_count; rows += run->machine.launches[i++].row_count)
+        check_equal(x, c, "first ledger row of a launch", run->machine.launches[i].first_row, rows);
+    check_equal(x, c, "ledger rows of all launches", rows, run->machine.ledger_count);
     const Totals *totals = &run->totals;
     check_equal(x, c, "hbm_read_elements = sum of the ledger", totals->hbm_read_elements, sum.hbm_read_elements);
     check_equal(x, c, "hbm_write_elements = sum of the ledger", totals->hbm_write_elements, sum.hbm_write_elements);
@@ -180,12 +184,12 @@ static void random_shapes(Context *x, int cases)
         for (size_t a = 0; a < algorithm_count(); a++) {
             const TileSize tiles = {(uint32_t)random_between(&random, 1, 40), (uint32_t)random_between(&random, 1, 40)};
             const CountCase c = {algorithm_at(a), shape, tiles, random_between(&random, 0, 1) ? L2_IDEAL : L2_NONE};
-            CountRun run;
+            AttentionRun run;
             if (walk(x, &run, &c)) {
                 check_compulsory(x, &c, &run);
                 check_sums(x, &c, &run);
             }
-            machine_free(&run.machine);
+            attention_run_free(&run);
             check_masks(x, c, shape.window_left < 0 ? 0 : shape.window_left);
             check_l2(x, c);
         }
@@ -265,12 +269,12 @@ static void masked_steps(Context *x)
 /* What the SMs read of K, in elements (V is the same). */
 static uint64_t key_reads(Context *x, const CountCase *c)
 {
-    CountRun run;
+    AttentionRun run;
     uint64_t reads = 0;
     walk(x, &run, c);
     for (uint32_t i = 0; i < run.machine.ledger_count; i++)
         if (run.machine.ledger[i].tensor == run.attention.K) reads += run.machine.ledger[i].traffic.l2_to_sm;
-    machine_free(&run.machine);
+    attention_run_free(&run);
     return reads;
 }
 

@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
     uint64_t hbm_read_elements, hbm_write_elements, hbm_read_bytes, hbm_write_bytes;
     uint64_t l2_to_sm_bytes, sm_to_l2_bytes;
+    uint64_t atomic_elements;           /* two for every element added to: read and written */
     uint64_t smem_operand_bytes, smem_thread_bytes, smem_copy_bytes;
     uint64_t matmul_flops, matmul_flops_exact_mask, nonmatmul_ops, exp_ops;
     uint64_t tile_pairs;
@@ -38,5 +39,26 @@ typedef struct {
 
 /* Algorithm by name: "standard", "fa1", "fa1-shipped", "fa2". False (no memory, no such name) with the reason in status. */
 bool brute_force(const char *algorithm, const BruteProblem *problem, BruteCounts *counts, Alloc *alloc, Status *status);
+
+/* A backward pass; instruction_rows and instruction_cols are those of S and dP (standard attention: of all products). */
+typedef struct {
+    BruteProblem problem;
+    uint64_t key_rows, key_cols;        /* what one instruction covers of dK and dV */
+    uint64_t query_rows, query_cols;    /* of dQ */
+    bool direct_dq, query_blocks_outside;
+    uint64_t splits;                    /* sums of dQ, each for every splits-th key block; at least 1 */
+    bool dropout, stored_mask;          /* the mask is regenerated, or one byte per score in memory */
+} BruteBackward;
+
+/* Algorithm by name: "standard" (Dao et al. 2022, Algorithm 3), "fa2" (Dao 2023, Algorithm 2). */
+bool brute_force_backward(const char *algorithm, const BruteBackward *problem, BruteCounts *counts, Alloc *alloc, Status *status);
+
+/* What dropout adds to a forward pass: reads of a stored mask, writing it first, and its work. */
+typedef struct {
+    bool stored_mask, written;
+} BruteDropout;
+
+bool brute_force_dropout(const char *algorithm, const BruteProblem *problem, BruteDropout dropout, BruteCounts *counts, Alloc *alloc,
+                         Status *status);
 
 #endif

@@ -3,15 +3,15 @@
 
 #include <stdio.h>
 
-bool count_walk(CountRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc, Status *status)
+bool count_walk(AttentionRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc,
+                Status *status)
 {
     config.l2 = c->l2;
     config.precision = c->shape.dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32;
-    machine_init(&run->machine, profile, config, alloc, status);
-    if (!attention_init(&run->attention, &run->machine, &c->shape, c->tiles.Br, c->tiles.Bc)) return false;
+    const RunSetup setup = {.algorithm = c->algorithm, .profile = profile, .tiles = c->tiles, .config = config};
+    if (!attention_run_prepare(run, &setup, &c->shape, alloc, status)) return false;
     attention_random_inputs(&run->attention, &run->machine, 1);
-    run->problem = counted_problem(c->algorithm, &run->attention, &run->machine);
-    return c->algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+    return attention_run_forward(run);
 }
 
 void count_case_name(const CountCase *c, char *text, size_t size)

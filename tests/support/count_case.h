@@ -2,7 +2,7 @@
 #ifndef ATTNLAB_COUNT_CASE_H
 #define ATTNLAB_COUNT_CASE_H
 
-#include "algos/algorithm.h"
+#include "algos/run.h"
 
 typedef struct {
     const Algorithm *algorithm;
@@ -11,16 +11,10 @@ typedef struct {
     L2Model l2;
 } CountCase;
 
-typedef struct {
-    Machine machine;
-    Attention attention;
-    Totals totals;
-    CountedProblem problem;     /* for the closed form */
-} CountRun;
-
-/* Walks the forward pass; config.l2 comes from the case. Numeric runs get random inputs. Free with machine_free(&run->machine),
- * also after a failure. */
-bool count_walk(CountRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc, Status *status);
+/* Prepares and walks the forward pass; L2 and precision come from the case. Numeric runs get random inputs. Free with
+ * attention_run_free, also after a failure. */
+bool count_walk(AttentionRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc,
+                Status *status);
 
 /* "fa2 B=1 H=4/2 Nq=5 Nk=7 d=3 Br=2 Bc=4 causal window -1,-1 bf16 l2 none" */
 void count_case_name(const CountCase *c, char *text, size_t size);
