@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const Algorithm *const algorithms[] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa1_shipped, &algorithm_fa2};
+static const Algorithm *const algorithms[] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa1_shipped, &algorithm_fa2, &algorithm_fa3};
 
 size_t algorithm_count(void) { return sizeof algorithms / sizeof algorithms[0]; }
 

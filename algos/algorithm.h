@@ -43,12 +43,15 @@ typedef struct Algorithm {
     bool (*backward_closed_form)(const CountedBackward *problem, ClosedForm *form, Status *status);
 } Algorithm;
 
-extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2;
+extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2, algorithm_fa3;
 
 size_t algorithm_count(void);
 const Algorithm *algorithm_at(size_t index);
 /* STATUS_USAGE with the nearest name and all names when there is none of this name; NULL then. */
 const Algorithm *algorithm_find(const char *name, Status *status);
+
+/* Consumer warpgroups of FlashAttention-3 for this problem. */
+uint32_t fa3_consumers(const Attention *a);
 
 /* FlashAttention-2's backward (fa2_backward.c). */
 bool fa2_backward(Machine *machine, Attention *attention);

@@ -127,16 +127,16 @@ BlockRange visible_query_blocks(const Attention *a, uint64_t j)
 
 /* ---------------------------------------------------------------------------------------------------------------- dropout */
 
-Tile *keep_tile(Block *b, const Attention *a)
+Tile *keep_tile(Block *b, const Attention *a, uint32_t rows)
 {
-    return a->shape.dropout_source == DROPOUT_NONE ? NULL : register_tile(b, "Z", ELEMENT_U8, a->Br, a->Bc);
+    return a->shape.dropout_source == DROPOUT_NONE ? NULL : register_tile(b, "Z", ELEMENT_U8, rows, a->Bc);
 }
 
-void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t i, uint64_t j)
+void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t row, uint64_t col)
 {
     if (z == NULL) return;
-    if (a->Z != NULL) load_part(w, z, a->Z, i * a->Br, j * a->Bc);
-    else random_keep(w, z, a->Q, i * a->Br, j * a->Bc, s->rows, s->cols, &a->shape.dropout);
+    if (a->Z != NULL) load_part(w, z, a->Z, row, col);
+    else random_keep(w, z, a->Q, row, col, s->rows, s->cols, &a->shape.dropout);
 }
 
 void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z)
@@ -149,7 +149,7 @@ static void keep_mask_block(Block *b, const void *arguments, uint64_t i)
 {
     const Attention *a = arguments;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
-    Tile *z = keep_tile(b, a);
+    Tile *z = keep_tile(b, a, a->Br);
     for (uint64_t j = 0; j < key_blocks(a); j++) {
         const uint32_t cols = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc);
         random_keep(w, z, a->Q, i * a->Br, j * a->Bc, live_rows(a, i), cols, &a->shape.dropout);

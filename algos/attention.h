@@ -55,6 +55,13 @@ typedef struct {
     bool query_blocks_outside;  /* the other loop order: dQ stays on chip, dK and dV are added atomically */
 } BackwardVariant;
 
+/* FlashAttention-3's overlaps, each to be switched off. Default: all on, as shipped. */
+typedef struct {
+    uint32_t consumers;     /* warpgroups; 0: one per 64 rows of Br, at most 3 */
+    bool no_ping_pong;
+    bool no_overlap;        /* of softmax and products inside a warpgroup */
+} Fa3Options;
+
 /* A problem laid out in a machine's HBM, with its block sizes. */
 typedef struct {
     AttentionShape shape;
@@ -68,6 +75,7 @@ typedef struct {
 
     Tensor *dO, *dQ, *dK, *dV;              /* after attention_init_backward */
     BackwardVariant variant;
+    Fa3Options fa3;
 } Attention;
 
 /* Creates Q, K, V and O in the machine. Fails (status of the machine) if the shape is refused or does not fit. */
@@ -105,10 +113,10 @@ static inline Grid one_block_per_query_block(const Attention *a) { return (Grid)
 
 /* ---------------------------------------------------------------------------------------------------------------- dropout */
 
-/* A tile for a part of the keep mask, in registers; NULL without dropout. */
-Tile *keep_tile(Block *b, const Attention *a);
-/* Fills it for query block i and key block j, as large as S is: regenerated or read. Does nothing without dropout. */
-void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t i, uint64_t j);
+/* A tile for rows x Bc of the keep mask, in registers; NULL without dropout. */
+Tile *keep_tile(Block *b, const Attention *a, uint32_t rows);
+/* Fills it for the scores from (row, col) on, as large as S is: regenerated or read. Does nothing without dropout. */
+void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t row, uint64_t col);
 /* P = S as an operand: converted, and dropped where z is 0 if there is dropout. */
 void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z);
 /* DROPOUT_STORED: the kernel that writes Z. */

@@ -52,7 +52,7 @@ static void fa1_block(Block *b, const void *arguments, uint64_t index)
     Tile *k = shared_tile(b, "K", type, Bc, d), *v = shared_tile(b, "V", type, Bc, d);
     Tile *q = shared_tile(b, "Q", type, Br, d), *o = shared_tile(b, "O", type, Br, d);
     Rows *l = shared_tile(b, "l", statistic, Br, 1), *m = shared_tile(b, "m", statistic, Br, 1);
-    Tile *s = shared_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a);
+    Tile *s = shared_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a, a->Br);
     Tile *pv = register_tile(b, "PV", statistic, Br, d);
     Rows *nothing = row_vector(b, "-inf", statistic, Br), *m_tile = row_vector(b, "m~", statistic, Br);
     Rows *l_tile = row_vector(b, "l~", statistic, Br), *m_new = row_vector(b, "m_new", statistic, Br);
@@ -75,7 +75,7 @@ static void fa1_block(Block *b, const void *arguments, uint64_t index)
             row_max(w, m_tile, nothing, s);                 /* line 10: m~ = rowmax S, P~ = e^(S - m~), l~ = rowsum P~ */
             exp_rows(w, s, s, m_tile);
             row_sum(w, l_tile, s);
-            keep_or_load(w, a, z, s, i, j);
+            keep_or_load(w, a, z, s, i * a->Br, j * a->Bc);
             drop_and_convert(w, a, p, s, z);
             rows_max(w, m_new, m, m_tile);                  /* line 11: m_new = max(m, m~) */
             rows_exp_difference(w, old_weight, m, m_new);
@@ -116,7 +116,7 @@ static void fa1_shipped_block(Block *b, const void *arguments, uint64_t index)
     Stream *w = stream(b, "compute", 4);
 
     Tile *k = shared_tile(b, "K", type, Bc, d), *v = shared_tile(b, "V", type, Bc, d), *q = shared_tile(b, "Q", type, Br, d);
-    Tile *s = register_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a);
+    Tile *s = register_tile(b, "S", statistic, Br, Bc), *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a, a->Br);
     Tile *o = register_tile(b, "O", statistic, Br, d), *pv = register_tile(b, "PV", statistic, Br, d);
     Rows *lse = row_vector(b, "L", statistic, Br), *m = row_vector(b, "m", statistic, Br), *l = row_vector(b, "l", statistic, Br);
     Rows *weight = row_vector(b, "e^(L - m)", statistic, Br);
@@ -145,7 +145,7 @@ static void fa1_shipped_block(Block *b, const void *arguments, uint64_t index)
             rows_exp_difference(w, weight, lse, m);         /* e^(L - m): the old sum in the new unit */
             row_sum(w, l, s);
             rows_add(w, l, weight);                         /* l = e^(L - m) + rowsum P */
-            keep_or_load(w, a, z, s, i, j);
+            keep_or_load(w, a, z, s, i * a->Br, j * a->Bc);
             drop_and_convert(w, a, p, s, z);
             matmul_nn(w, pv, p, v);
             scale_rows(w, o, weight);                       /* O = diag(l)^-1 (e^(L - m) O + P V_j) */

@@ -5,7 +5,8 @@
  * by. O is accumulated unnormalised and divided by l once; only L = m + log l is kept for the backward pass. HBM traffic without L2, no mask:
  * Nd (Q) + 2 Nd Tr (K, V once per query block) + Nd (O) + N (L).
  *
- * The warps split the query rows (split-Q); K and V have one buffer each, as shipped. Key blocks run
+ * The warps split the query rows (split-Q); K and V have one buffer each, as shipped,
+ * filled by asynchronous copies one step ahead. Key blocks run
  * first to last here; the shipped kernel runs last to first. P takes the registers of S. A query block that sees no key reads nothing.
  */
 #include "algorithm.h"
@@ -21,7 +22,7 @@ static void fa2_block(Block *b, const void *arguments, uint64_t i)
     Tile *k = shared_tile(b, "K", type, Bc, d);
     Tile *v = shared_tile(b, "V", type, Bc, d);
     Tile *s = register_tile(b, "S", statistic, Br, Bc);
-    Tile *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a);
+    Tile *p = tile_view(s, "P", type, Br, Bc), *z = keep_tile(b, a, a->Br);
     Tile *o = register_tile(b, "O", statistic, Br, d);
     Rows *m = row_vector(b, "m", statistic, Br), *m_new = row_vector(b, "m_new", statistic, Br);
     Rows *l = row_vector(b, "l", statistic, Br), *alpha = row_vector(b, "alpha", statistic, Br);
@@ -31,20 +32,23 @@ static void fa2_block(Block *b, const void *arguments, uint64_t i)
     fill(w, m, rows, 1, -INFINITY);
 
     const BlockRange keys = visible_key_blocks(a, i);
-    if (keys.first < keys.end) load(w, q, a->Q, i * Br);    /* line 4 */
+    if (keys.first < keys.end) {
+        load(w, q, a->Q, i * Br);                           /* line 4 */
+        load(w, k, a->K, keys.first * Bc);                  /* line 7, for the first block */
+    }
     for (uint64_t j = keys.first; j < keys.end; j++) {
-        load(w, k, a->K, j * Bc);                           /* line 7 */
+        load(w, v, a->V, j * Bc);                           /* line 7: arrives while S is computed */
         matmul_nt(w, s, q, k);                              /* line 8: S = scale Q_i K_jᵀ */
+        if (j + 1 < keys.end) load(w, k, a->K, (j + 1) * Bc);   /* the next K, while the rest goes on */
         scale(w, s, a->shape.softmax_scale);
         mask(w, s, i * Br, j * Bc, a->band);
         row_max(w, m_new, m, s);                            /* line 9: m_new = max(m, rowmax S) */
         rows_exp_difference(w, alpha, m, m_new);            /*         alpha = e^(m - m_new) */
         exp_rows(w, s, s, m_new);                           /*         P = e^(S - m_new) */
         row_sum_scaled(w, l, alpha, s);                     /*         l = alpha l + rowsum P */
-        keep_or_load(w, a, z, s, i, j);
+        keep_or_load(w, a, z, s, i * a->Br, j * a->Bc);
         drop_and_convert(w, a, p, s, z);                    /*         P as an operand, dropped where Z = 0 */
         scale_rows(w, o, alpha);                            /* line 10: O = diag(alpha) O + P V_j */
-        load(w, v, a->V, j * Bc);
         matmul_nn_add(w, o, p, v);
         Rows *const swap = m;
         m = m_new;

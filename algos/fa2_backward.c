@@ -91,7 +91,7 @@ static Tiles declare_tiles(Block *b, const Attention *a)
         .ds = shared_tile(b, "dS", type, Br, Bc),
         .s = register_tile(b, "S", statistic, Br, Bc),
         .dp = register_tile(b, "dP", statistic, Br, Bc),
-        .z = keep_tile(b, a),
+        .z = keep_tile(b, a, a->Br),
         .L = row_vector(b, "L", statistic, Br),
         .D = row_vector(b, "D", statistic, Br),
     };
@@ -115,7 +115,7 @@ static void recompute_tile(Stream *w, const Backward *f, const Tiles *t, uint64_
     scale(w, t->s, a->shape.softmax_scale);
     mask(w, t->s, i * a->Br, j * a->Bc, a->band);
     exp_rows(w, t->s, t->s, t->L);                          /* P = e^(S - L): no running maximum */
-    keep_or_load(w, a, t->z, t->s, i, j);
+    keep_or_load(w, a, t->z, t->s, i * a->Br, j * a->Bc);
     drop_and_convert(w, a, t->p, t->s, t->z);
     matmul_nt(w, t->dp, t->d_o, t->v);                      /* dP = dO_i V_jᵀ */
     if (t->z != NULL) apply_dropout(w, t->dp, t->dp, t->z, a->shape.dropout.p);

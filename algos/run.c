@@ -32,7 +32,7 @@ static bool short_enough(const AttentionRun *run)
 
 bool attention_run_forward(AttentionRun *run)
 {
-    return short_enough(run) && run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+    return status_ok(run->machine.status) && short_enough(run) && run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
 }
 
 void attention_run_free(AttentionRun *run) { machine_free(&run->machine); }

@@ -93,13 +93,13 @@ static void pv_block(Block *b, const void *arguments, uint64_t i)
     const uint32_t Br = a->Br, Bc = a->Bc, d = (uint32_t)a->shape.head_dim;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *p = shared_tile(b, "P", a->shape.dtype, Br, Bc), *v = shared_tile(b, "V", a->shape.dtype, Bc, d);
-    Tile *o = register_tile(b, "O", a->statistic, Br, d), *z = keep_tile(b, a);
+    Tile *o = register_tile(b, "O", a->statistic, Br, d), *z = keep_tile(b, a, a->Br);
 
     fill(w, o, live_rows(a, i), d, 0.0);
     for (uint64_t j = 0; j < key_blocks(a); j++) {
         load_part(w, p, f->attention->P, i * Br, j * Bc);
         declare_masked(w, p, i * Br, j * Bc, a->band);
-        keep_or_load(w, a, z, p, i, j);
+        keep_or_load(w, a, z, p, i * a->Br, j * a->Bc);
         if (z != NULL) apply_dropout(w, p, p, z, a->shape.dropout.p);
         load(w, v, a->V, j * Bc);
         matmul_nn_continue(w, o, p, v);

@@ -21,14 +21,14 @@ typedef struct {
 static void gather_rows(Stream *w, const Attention *a, Tensor *scores, Tensor *queries, bool dropped, Tile *x, Tile *y, Tile *sum, uint64_t j)
 {
     Block *b = w->block;
-    Tile *z = dropped ? keep_tile(b, a) : NULL;
+    Tile *z = dropped ? keep_tile(b, a, a->Br) : NULL;
     fill(w, sum, (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc), (uint32_t)a->shape.head_dim, 0.0);
     for (uint64_t head = 0; head < group_size(a); head++) {
         b->member = head;
         for (uint64_t i = 0; i < query_blocks(a); i++) {
             load_part(w, x, scores, i * a->Br, j * a->Bc);
             declare_masked(w, x, i * a->Br, j * a->Bc, a->band);
-            keep_or_load(w, a, z, x, i, j);
+            keep_or_load(w, a, z, x, i * a->Br, j * a->Bc);
             if (z != NULL) apply_dropout(w, x, x, z, a->shape.dropout.p);
             load(w, y, queries, i * a->Br);
             matmul_tn_continue(w, sum, x, y);
@@ -56,12 +56,12 @@ static void dp_block(Block *b, const void *arguments, uint64_t i)
     const uint32_t d = (uint32_t)a->shape.head_dim;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *d_o = shared_tile(b, "dO", a->shape.dtype, a->Br, d), *v = shared_tile(b, "V", a->shape.dtype, a->Bc, d);
-    Tile *dp = register_tile(b, "dP", a->statistic, a->Br, a->Bc), *z = keep_tile(b, a);
+    Tile *dp = register_tile(b, "dP", a->statistic, a->Br, a->Bc), *z = keep_tile(b, a, a->Br);
     if (key_blocks(a) > 0) load(w, d_o, a->dO, i * a->Br);
     for (uint64_t j = 0; j < key_blocks(a); j++) {
         load(w, v, a->V, j * a->Bc);
         matmul_nt(w, dp, d_o, v);
-        keep_or_load(w, a, z, dp, i, j);
+        keep_or_load(w, a, z, dp, i * a->Br, j * a->Bc);
         if (z != NULL) apply_dropout(w, dp, dp, z, a->shape.dropout.p);
         mask_gradient(w, dp, i * a->Br, j * a->Bc, a->band);
         store_part(w, f->dP, i * a->Br, j * a->Bc, dp);

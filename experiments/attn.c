@@ -296,7 +296,7 @@ static const ProgramOption options[] = {
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
 };
 
-static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", NULL};
+static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa3", NULL};
 
 static const Experiment attn = {
     .program = {.name = "attn",

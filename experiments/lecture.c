@@ -1,13 +1,17 @@
 /* lecture - runs every program of the lecture and writes its tables.
  *
- *     lecture -o build/lecture [--check] [--skip-timed] [--format F] [--hw NAME] [--seed N]
+ *     lecture -o build/lecture [--check] [--skip-timed] [--format F] [--hw NAME] [--seed N]     lecture --map [--format F]
+ * [-o FILE]
  *
- * writes DIR/NAME.{txt,md,csv,json} for each program, with its default options, and DIR/index.{txt,md,csv,json}: section, title
- * and verdicts of each. --format F writes that format only. A program that fails leaves no files, the others are written all
- * the same, and the exit code is the worst of all. Plots are drawn by the CMake target `lecture` (support/plot.cmake).
+ * writes DIR/NAME.{txt,md,csv,json} for each program, with its default options, and DIR/index.{txt,md,csv,json}: section,
+ * title and verdicts of each. --format F writes that format only. A program that fails leaves no files, the others are
+ * written all the same, and the exit code is the worst of all. Plots are drawn by the CMake target `lecture`
+ * (support/plot.cmake). --map runs nothing and prints where everything in the lecture is found (support/lecture_map.h);
+ * LECTURE_MAP.md is that as Markdown.
  */
 #include "support/experiment.h"
 #include "support/help.h"
+#include "support/lecture_map.h"
 #include "support/output.h"
 #include "support/platform.h"
 #include "support/text.h"
@@ -20,13 +24,13 @@
 
 enum { PATH_SIZE = 4096 };
 
-static const ProgramOption program_options[] = {{OPTION_SKIP_TIMED, NULL}};
+static const ProgramOption program_options[] = {{OPTION_SKIP_TIMED, NULL}, {OPTION_MAP, NULL}};
 static const ProgramSpec program = {
     .name = "lecture",
     .purpose = "run every program of the lecture and write its tables into a directory",
     .examples = {"-o build/lecture", "-o build/lecture --check --skip-timed"},
     .options = program_options,
-    .option_count = 1,
+    .option_count = 2,
     .output_is_directory = true,
 };
 
@@ -153,6 +157,21 @@ static bool run_all(Runner *runner, Status *status)
     return status_ok(status);
 }
 
+/* Names the map's mistakes on stderr; they make the exit code 1. */
+static void print_map(Runner *runner, Status *status)
+{
+    Report report;
+    Text text = {.alloc = &runner->alloc, .status = status};
+    report_init(&report, LECTURE_MAP_NAME, &lecture_map_spec, &runner->alloc, status);
+    lecture_map_fill(experiment_registry, experiment_registry_count, &report);
+    if (report_finish(&report) && report_write(&report, runner->options.format, &text))
+        output_write(runner->options.output, text.data, text.length, status);
+    experiment_explain(program.name, &report, false);
+    note_code(runner, experiment_exit_code(&report, false));
+    text_free(&text);
+    report_free(&report);
+}
+
 /* --help, --version: true when one was asked for. */
 static bool print_about(const Options *options, Alloc *alloc, Status *status)
 {
@@ -171,7 +190,9 @@ int main(int argc, char **argv)
     platform_ignore_broken_pipe();
     if (options_parse(&program, argc, (const char *const *)argv, &runner.options, &status) &&
         !print_about(&runner.options, &runner.alloc, &status)) {
-        if (runner.options.output == NULL) status_fail(&status, STATUS_USAGE, "-o: the directory is missing; expected -o DIR");
+        if (runner.options.map) print_map(&runner, &status);
+        else if (runner.options.output == NULL)
+            status_fail(&status, STATUS_USAGE, "-o: the directory is missing; expected -o DIR, or --map");
         else run_all(&runner, &status);
     }
     if (status_ok(&status)) return runner.worst;

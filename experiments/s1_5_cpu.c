@@ -538,7 +538,7 @@ static void add_times(Report *report, const Measurement *runs, size_t count)
     }
     table_note(table, "Times are of this machine and this minute. Both compute the same O, up to the order of additions.");
     table_note(table,
-               "Memory falls from O(N^2) to O(N) on any machine; time by the speed-up beside it, where GPUs gain 2-4x (lecture 2.7).");
+               "Memory falls from O(N^2) to O(N) on any machine; time by the speed-up beside it, GPUs gain 2-4x (lecture 2.7).");
 }
 
 static void add_memory(Report *report, const Measurement *runs, size_t count)
@@ -670,7 +670,7 @@ static bool add_vectors(const Context *context, Report *report, const Measuremen
         cell_decimals(table, rate(flops_per_second, rate(ledger_bytes(run), run->copy_seconds)), 1);
     }
     table_note(table,
-               "\"No speed-up\" holds for slow arithmetic. From line to line memory stays and arithmetic grows: the road to the GPU.");
+               "\"No speed-up\" holds for slow arithmetic. From line to line arithmetic grows, memory stays: towards the GPU.");
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* machine.c - tensors, launches, on-chip arenas and the ledger. See machine.h; the operations are in ops.c. */
 #include "machine.h"
 #include "checked.h"
+#include "launch_time.h"
 #include "philox.h"
 
 #include <math.h>
@@ -47,6 +48,8 @@ static const struct {
     [OP_ROW_DOT] = {"row_dot", 2},
     [OP_RANDOM_KEEP] = {"random_keep", 0},
     [OP_DROPOUT] = {"dropout", 1},
+    [OP_ARRIVE] = {"arrive", 0},
+    [OP_SYNC] = {"sync", 0},
     [OP_ROWS_SCALE_ADD] = {"rows_scale_add", 2},
     [OP_ROWS_EXP_DIFFERENCE] = {"rows_exp_difference", 2},
     [OP_ROWS_MAX] = {"rows_max", 1},
@@ -54,6 +57,12 @@ static const struct {
     [OP_ROWS_ADD] = {"rows_add", 1},
     [OP_ROWS_LOG_SUM_EXP] = {"rows_log_sum_exp", 0},
 };
+
+const char *unit_name(Unit unit)
+{
+    static const char *const names[UNIT_KINDS] = {"tensor cores", "MUFU", "issue", "shared memory", "copy"};
+    return names[unit];
+}
 
 const char *operation_name(Operation operation) { return operations[operation].name; }
 
@@ -117,7 +126,8 @@ static Tile *next_tile(Block *block, const char *name, Space space, ElementType 
         block->tile_count--;
     }
     Tile *tile = &block->tiles[block->tile_count++];
-    *tile = (Tile){.block = block, .name = name, .space = space, .type = type, .element_bytes = (uint32_t)element_bytes(type), .max_rows = rows, .max_cols = cols,
+    const uint32_t index = block->tile_count - 1;
+    *tile = (Tile){.block = block, .name = name, .space = space, .type = type, .element_bytes = (uint32_t)element_bytes(type), .storage = index, .max_rows = rows, .max_cols = cols,
                    .simple = block->counting_only && space != SPACE_SHARED,
                    .ld = ((uint64_t)rows + TILE_ROW_ALIGNMENT - 1) / TILE_ROW_ALIGNMENT * TILE_ROW_ALIGNMENT};
     return tile;
@@ -175,6 +185,7 @@ Tile *tile_view(Tile *base, const char *name, ElementType type, uint32_t rows, u
     if (needed > there || tile->ld > base->ld || cols > base->max_cols)
         status_fail(block->machine->status, STATUS_INFEASIBLE, "%s: %s (%" PRIu64 " bytes) is no view of %s (%" PRIu64 " bytes)",
                     block->kernel->name, name, needed, base->name, there);
+    tile->storage = base->storage;
     tile->ld = base->ld;
     tile->data = base->data;
     return tile;
@@ -188,7 +199,8 @@ Stream *stream(Block *block, const char *name, uint32_t warps)
         block->stream_count--;
     }
     Stream *next = &block->streams[block->stream_count++];
-    *next = (Stream){.block = block, .name = name, .warps = warps, .shape = block->kernel->shape};
+    *next = (Stream){.block = block, .name = name, .warps = warps, .index = block->stream_count - 1,
+                       .shape = block->kernel->shape, .async_matmul = block->kernel->instruction != TENSOR_MMA_SYNC, .async_copy = true};
     return next;
 }
 
@@ -226,7 +238,7 @@ static void init_arenas(Block *block)
     block->arenas[SPACE_TENSOR_MEMORY].capacity = p->tmem_bytes_per_sm;
 }
 
-static void begin_block(Block *block, uint64_t batch, uint64_t head, uint64_t index)
+void block_begin(Block *block, uint64_t batch, uint64_t head, uint64_t index)
 {
     block->batch = batch;
     block->head = head;
@@ -251,15 +263,27 @@ static uint64_t *block_order(const Machine *machine, uint64_t blocks)
     return order;
 }
 
-static void walk(Block *block, Grid walked, const uint64_t *order, const void *arguments)
+/* What this block did since `before`, as one number: blocks with the same work share it. Loads tell how long its loop was. */
+static BlockWork work_since(const Block *block, const Counts *before)
+{
+    const Counts *now = &block->counts;
+    uint64_t hash = UINT64_C(14695981039346656037);         /* FNV-1a over the counters */
+    for (int kind = 0; kind < OPERATION_KINDS; kind++) hash = (hash ^ (now->elements[kind] - before->elements[kind])) * UINT64_C(1099511628211);
+    hash = (hash ^ (now->matmul_flops - before->matmul_flops)) * UINT64_C(1099511628211);
+    return (BlockWork){hash, now->elements[OP_LOAD] - before->elements[OP_LOAD], block->index};
+}
+
+static void walk(Block *block, Grid walked, const uint64_t *order, BlockWork *works, const void *arguments)
 {
     const Machine *machine = block->machine;
     for (uint64_t batch = 0; batch < walked.batch; batch++)
         for (uint64_t head = 0; head < walked.heads; head++)
             for (uint64_t k = 0; k < walked.blocks; k++) {
                 const uint64_t index = order != NULL ? order[k] : k;
-                begin_block(block, batch, head, index);
+                const Counts before = works != NULL ? block->counts : (Counts){0};
+                block_begin(block, batch, head, index);
                 block->kernel->run(block, arguments, index);
+                if (works != NULL) works[index] = work_since(block, &before);
                 if (block->counts.elements[OP_LOAD] > machine->walk_limit)
                     status_fail(machine->status, STATUS_INFEASIBLE, "%s: the walk is longer than %" PRIu64 " tile loads",
                                 block->kernel->name, machine->walk_limit);
@@ -333,7 +357,7 @@ static void record(Block *block, bool one_head)
     }
 }
 
-static void free_coverage(Block *block)
+void block_free(Block *block)
 {
     for (uint32_t i = 0; i < MAX_TENSORS; i++) {
         for (uint64_t head = 0; head < block->coverage_heads[i]; head++) {
@@ -343,27 +367,38 @@ static void free_coverage(Block *block)
         alloc_free(block->machine->alloc, block->touched[i]);
         alloc_free(block->machine->alloc, block->written[i]);
     }
+    alloc_free(block->machine->alloc, block);
 }
 
-bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments)
+Block *block_new(Machine *machine, const Kernel *kernel, Grid grid)
 {
-    if (!can_launch(machine, kernel)) return false;
     Block *block = alloc_array(machine->alloc, 1, sizeof *block, "a thread block", machine->status);
-    if (block == NULL) return false;
+    if (block == NULL) return NULL;
     block->machine = machine;
     block->kernel = kernel;
     block->grid = grid;
     block->counting_only = machine->math == NULL && machine->config.observe == NULL;
     init_arenas(block);
+    return block;
+}
+
+bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments)
+{
+    if (!can_launch(machine, kernel)) return false;
+    Block *block = block_new(machine, kernel, grid);
+    if (block == NULL) return false;
     const bool one_head = machine->config.mode == MODE_COUNT && !machine->config.walk_all_heads;
+    const bool timed = one_head && machine->config.time;
     Grid walked = grid;
     if (one_head) walked = (Grid){grid.heads > 0 && grid.batch > 0 ? grid.blocks : 0, 1, 1};
     uint64_t *order = block_order(machine, walked.blocks);
-    if (status_ok(machine->status)) walk(block, walked, order, arguments);
+    BlockWork *works = timed ? alloc_array(machine->alloc, walked.blocks, sizeof *works, "block works", machine->status) : NULL;
+    if (status_ok(machine->status)) walk(block, walked, order, works, arguments);
     alloc_free(machine->alloc, order);
     if (status_ok(machine->status)) record(block, one_head);
-    free_coverage(block);
-    alloc_free(machine->alloc, block);
+    block_free(block);
+    if (timed && status_ok(machine->status)) time_launch(machine, kernel, grid, arguments, works, &machine->launches[machine->launch_count - 1]);
+    alloc_free(machine->alloc, works);
     return status_ok(machine->status);
 }
 

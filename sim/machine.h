@@ -6,6 +6,7 @@
  *
  *     MODE_NUMERIC   computes on real data, all heads; counts on the way
  *     MODE_COUNT     counts without data; every head does the same work, so one head is walked and multiplied
+ *                    with MachineConfig.time: also simulates when things happen (timeline.h, launch_time.h)
  *
  * Memory levels. An SM's load asks L2; what HBM sees depends on the L2 model:
  *     L2_NONE        every load and store of a block goes to HBM (the two-level model of the FlashAttention paper)
@@ -13,7 +14,7 @@
  *                    has written it; each byte written reaches HBM once
  *     L2_SIMULATED   reserved: LRU over the blocks that run at the same time
  *
- * Not modelled here: time (see the events), bank conflicts, partial sectors.
+ * Not modelled: bank conflicts, partial sectors.
  */
 #ifndef ATTNLAB_MACHINE_H
 #define ATTNLAB_MACHINE_H
@@ -30,7 +31,7 @@ typedef enum { L2_NONE, L2_IDEAL, L2_SIMULATED } L2Model;
 
 enum {
     MAX_TENSORS = 32,       /* per machine */
-    MAX_TILES = 48,         /* per block */
+    MAX_TILES = 64,         /* per block */
     MAX_STREAMS = 8,        /* per block */
     EVENT_TILES = 4         /* tiles that one operation reads, and writes */
 };
@@ -49,7 +50,7 @@ typedef struct {
 /* The kinds of tile operations; operation_name() and operation_price() describe them. */
 typedef enum {
     OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_MATMUL, OP_ACCUMULATE, OP_MASK, OP_FILL, OP_CONVERT, OP_SCALE, OP_ADD, OP_ROW_MAX, OP_EXP_ROWS, OP_ROW_SUM,
-    OP_SCALE_ROWS, OP_DIVIDE_ROWS, OP_SUBTRACT_ROWS, OP_MULTIPLY, OP_ROW_DOT, OP_RANDOM_KEEP, OP_DROPOUT, OP_ROWS_SCALE_ADD, OP_ROWS_EXP_DIFFERENCE, OP_ROWS_MAX, OP_ROWS_MULTIPLY, OP_ROWS_ADD, OP_ROWS_LOG_SUM_EXP,
+    OP_ARRIVE, OP_SYNC, OP_SCALE_ROWS, OP_DIVIDE_ROWS, OP_SUBTRACT_ROWS, OP_MULTIPLY, OP_ROW_DOT, OP_RANDOM_KEEP, OP_DROPOUT, OP_ROWS_SCALE_ADD, OP_ROWS_EXP_DIFFERENCE, OP_ROWS_MAX, OP_ROWS_MULTIPLY, OP_ROWS_ADD, OP_ROWS_LOG_SUM_EXP,
     OPERATION_KINDS
 } Operation;
 
@@ -75,6 +76,22 @@ typedef struct {
     Traffic traffic;
 } LedgerRow;
 
+/* What serves the operations of an SM, one at a time each. */
+typedef enum { UNIT_TENSOR, UNIT_MUFU, UNIT_ISSUE, UNIT_SHARED, UNIT_COPY, UNIT_KINDS } Unit;
+
+/* "tensor cores", "MUFU", "issue", "shared memory", "copy". */
+const char *unit_name(Unit unit);
+
+/* How long one launch takes on the whole chip, in cycles of the tensor clock (launch_time.h). */
+typedef struct {
+    uint64_t cycles;                    /* the longest of the three below */
+    uint64_t sm_cycles;                 /* until the last block ends */
+    uint64_t l2_cycles, hbm_cycles;     /* what moving the launch's bytes takes at full bandwidth */
+    uint64_t blocks_per_sm;
+    uint64_t busy[UNIT_KINDS];          /* summed over the SMs */
+    const char *bound;                  /* "tensor cores", ..., "latency", "L2", "HBM" */
+} LaunchTime;
+
 /* One launch: its counters and the most on-chip memory that a block held. */
 typedef struct {
     const char *kernel;
@@ -82,6 +99,7 @@ typedef struct {
     Counts counts;
     uint64_t smem_peak_bytes, register_peak_bytes, tmem_peak_bytes;
     uint32_t first_row, row_count;      /* its rows in the ledger */
+    LaunchTime time;                    /* all zero unless the machine times */
 } LaunchRecord;
 
 /* -------------------------------------------------------------------------------------------------------------- tensors */
@@ -108,6 +126,8 @@ typedef struct Tile Tile;
 typedef struct {
     Operation operation;
     const Stream *stream;
+    TensorInstruction instruction;      /* of a product */
+    bool async;                         /* the stream goes on at once */
     const Tile *read[EVENT_TILES];
     const Tile *written[EVENT_TILES];
 } Event;
@@ -119,6 +139,7 @@ typedef struct {
     L2Model l2;
     Precision precision;        /* of the arithmetic in MODE_NUMERIC */
     bool walk_all_heads;        /* MODE_COUNT: walk every head instead of one (a test of the multiplication) */
+    bool time;                  /* MODE_COUNT: also time each launch on the chip */
     uint64_t shuffle_seed;      /* MODE_NUMERIC: not 0: the blocks of a head run in an order drawn from this seed */
     bool poison;                /* MODE_NUMERIC: tiles and new tensors start as NaN (a test that nothing unwritten is read) */
     EventObserver *observe;     /* NULL: nobody watches */
@@ -199,6 +220,7 @@ struct Tile {
     Space space;
     ElementType type;
     uint32_t element_bytes;
+    uint32_t storage;                   /* index of the tile whose memory this is: its own, or that of the tile it is a view of */
     uint32_t max_rows, max_cols;        /* as declared; this much is reserved */
     uint32_t rows, cols;
     uint64_t area;                      /* rows * cols */
@@ -210,8 +232,11 @@ struct Tile {
     uint64_t visible;                   /* visible pairs; rows * cols unless banded */
     void *data;
     uint64_t ld;
-    const Tile *left, *right;           /* operands of the product that filled it, and what that cost: most products repeat */
+    /* The product that filled it last and what that cost: most products repeat. Operands count by shape, type and space. */
     uint32_t left_rows, left_cols, right_rows, right_cols;
+    ElementType left_type, right_type;
+    Space left_space, right_space;
+    bool has_product;
     int product_form;                   /* which operand was transposed */
     uint64_t product_flops, product_operand_bytes;
 };
@@ -224,7 +249,10 @@ struct Stream {
     Block *block;
     const char *name;
     uint32_t warps;
+    uint32_t index;             /* in the block */
     InstructionShape shape;     /* of its tensor-core instructions; the kernel's unless the block says otherwise */
+    bool async_matmul;          /* products are asynchronous: by default all but mma.sync */
+    bool async_copy;            /* loads and stores are asynchronous: by default they are (cp.async, TMA) */
 };
 
 typedef struct {

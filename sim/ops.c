@@ -69,7 +69,10 @@ static void count_copy(const Stream *w, const Tile *x)
 static void notify(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
 {
     const Machine *machine = w->block->machine;
-    const Event event = {.operation = operation, .stream = w, .read = {read0, read1, read2}, .written = {written}};
+    const bool copies = operation == OP_LOAD || operation == OP_STORE || operation == OP_ATOMIC_ADD;
+    const bool async = operation == OP_MATMUL ? w->async_matmul : copies ? w->async_copy : operation == OP_ARRIVE;
+    const Event event = {.operation = operation, .stream = w, .instruction = w->block->kernel->instruction, .async = async,
+                         .read = {read0, read1, read2}, .written = {written}};
     machine->config.observe(machine->config.observer, &event);
 }
 
@@ -90,7 +93,7 @@ static void set_shape(const Stream *w, Tile *x, uint64_t rows, uint64_t cols)
     x->banded = false;
     x->nonfinite = false;
     x->area = x->visible = rows * cols;
-    x->left = NULL;
+    x->has_product = false;
     x->depth = 0;
 }
 
@@ -124,6 +127,7 @@ static Coverage *coverage_of(const Stream *w, Coverage **array, const Tensor *te
     Block *block = w->block;
     const Machine *machine = block->machine;
     const uint32_t i = tensor->index;
+    if (!alive(w)) return NULL;             /* an allocation has failed: do not try again over what the first attempt got */
     if (block->touched[i] == NULL) {
         const bool one_head = machine->config.mode == MODE_COUNT && !machine->config.walk_all_heads;
         const uint64_t heads = one_head ? max_u64(tensor->heads / block->grid.heads, 1) : tensor->batch * tensor->heads;
@@ -193,7 +197,7 @@ static inline bool is_repeated_load(const Stream *w, const Tile *tile, const Ten
 {
     const Block *block = w->block;
     if (!block->counting_only || tensor == NULL || tile->cols != tensor->cols || tile->rows != tile->max_rows) return false;
-    if (tile->banded || tile->left != NULL) return false;       /* something else has used the tile since */
+    if (tile->banded || tile->has_product) return false;       /* something else has used the tile since */
     if (row >= tensor->rows || tensor->rows - row < tile->max_rows) return false;
     if (block->machine->config.l2 == L2_NONE) return true;
     return block->coverage_heads[tensor->index] == 1 && coverage_holds(block->touched[tensor->index], row, row + tile->rows);
@@ -242,6 +246,15 @@ void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Til
 
 void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile) { store_part(w, tensor, row, 0, tile); }
 
+/* A sum at L2 is a number of the tensor's type, like everything that is stored there. */
+static void add_to_memory(const Stream *w, const Tensor *tensor, uint64_t row, const Tile *tile)
+{
+    void *memory = memory_at(w->block, tensor, row, 0);
+    math_of(w)->accumulate(memory, tensor->cols, matrix(tile));
+    if (math_of(w)->real_bytes != sizeof(float)) return;
+    for (uint32_t r = 0; r < tile->rows; r++) round_elements(tensor->type, (float *)memory + r * tensor->cols, tile->cols);
+}
+
 void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile)
 {
     if (!alive(w) || !inside(w, tensor, row, 0) || !stays_inside(w, tensor, row, 0, tile)) return;
@@ -249,8 +262,26 @@ void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile)
     count(w, &w->block->traffic[tensor->index].atomic_adds, tile->area);
     count_store(w, tile, tensor, row, 0, true);
     count_copy(w, tile);
-    if (math_of(w) != NULL && alive(w)) math_of(w)->accumulate(memory_at(w->block, tensor, row, 0), tensor->cols, matrix(tile));
+    if (math_of(w) != NULL && alive(w)) add_to_memory(w, tensor, row, tile);
     report(w, OP_ATOMIC_ADD, NULL, tile, NULL, NULL);
+}
+
+/* --------------------------------------------------------------------------------------------------------- named barriers */
+
+Tile *barrier(Block *block, const char *name) { return register_tile(block, name, ELEMENT_U8, 0, 0); }
+
+void barrier_arrive(Stream *w, Tile *token)
+{
+    if (!alive(w)) return;
+    count_elements(w, OP_ARRIVE, 1);
+    report(w, OP_ARRIVE, token, NULL, NULL, NULL);
+}
+
+void barrier_sync(Stream *w, const Tile *token)
+{
+    if (!alive(w)) return;
+    count_elements(w, OP_SYNC, 1);
+    report(w, OP_SYNC, NULL, token, NULL, NULL);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ tensor cores */
@@ -282,19 +313,23 @@ static inline void count_product(const Stream *w, const Tile *c, const Tile *a, 
 /* Which operand is transposed. */
 typedef enum { PRODUCT_NN, PRODUCT_NT, PRODUCT_TN } ProductForm;
 
-/* The product that filled c last time, again. */
+/* The product that filled c last time, again (perhaps with the other stage of a ring). */
 static inline bool is_repeated(const Tile *c, const Tile *a, const Tile *b, ProductForm form)
 {
-    return c->simple && !c->banded && c->product_form == (int)form && c->left == a && c->right == b && c->left_rows == a->rows && c->left_cols == a->cols && c->right_rows == b->rows &&
-           c->right_cols == b->cols;
+    return c->simple && c->has_product && c->product_form == (int)form && !c->banded && c->left_rows == a->rows &&
+           c->left_cols == a->cols && c->right_rows == b->rows && c->right_cols == b->cols && c->left_space == a->space &&
+           c->right_space == b->space && c->left_type == a->type && c->right_type == b->type;
 }
 
 static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, uint32_t depth)
 {
     c->depth = depth;
     c->product_form = (int)form;
-    c->left = a;
-    c->right = b;
+    c->has_product = true;
+    c->left_type = a->type;
+    c->right_type = b->type;
+    c->left_space = a->space;
+    c->right_space = b->space;
     c->left_rows = a->rows;
     c->left_cols = a->cols;
     c->right_rows = b->rows;
@@ -394,7 +429,7 @@ void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
 
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
 {
-    if (alive(w)) set_band(x, row, col, band);
+    if (alive(w) && set_band(x, row, col, band) && x->nonfinite && math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, 0.0);
 }
 
 /* ----------------------------------------------------------------------------------------------------- CUDA cores and MUFU */
@@ -452,7 +487,7 @@ static SLOW_PATH void convert_fully(Stream *w, Tile *y, const Tile *x)
 
 void convert(Stream *w, Tile *y, const Tile *x)
 {
-    const bool simple = x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded && y->left == NULL;
+    const bool simple = x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded && !y->has_product;
     if (!count_only(w, OP_CONVERT, x->area, simple)) convert_fully(w, y, x);
 }
 
@@ -484,7 +519,10 @@ static SLOW_PATH void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Ro
     count_touch(w, x, 1);
     count_touch(w, m, 1);
     count_touch(w, p, 1);
-    if (math_of(w) != NULL && alive(w)) math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
+    if (math_of(w) != NULL && alive(w)) {
+        math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
+        if (p->banded) math_of(w)->hide(matrix(p), p->band, 0.0);   /* also where m is NaN: -inf - NaN is no zero */
+    }
     report(w, OP_EXP_ROWS, p, x, m, NULL);
 }
 

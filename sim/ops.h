@@ -27,6 +27,13 @@ void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Til
 /* The tensor's rows += the tile, element by element, at L2. Counted apart: one read and one write per element (atomic_elements). */
 void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile);
 
+/* ----------------------------------------------------------------------------------------------------- named barriers */
+
+/* A token: a tile without elements. */
+Tile *barrier(Block *block, const char *name);
+void barrier_arrive(Stream *w, Tile *barrier);          /* does not wait */
+void barrier_sync(Stream *w, const Tile *barrier);      /* waits for the arrival before it in program order */
+
 /* --------------------------------------------------------------------------------------------------------- tensor cores */
 
 void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A Bᵀ            [0] */
@@ -51,7 +58,7 @@ void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* The same for a gradient of scores: hidden elements become 0. */
 void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* No instruction: tells the products that follow which elements of X were masked before they went through memory, so that
- * 0 * NaN does not enter and the exact count is right. */
+ * 0 * NaN does not enter and the exact count is right. A NaN of the row that got there on the way (0 / NaN) is 0 again. */
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 
 /* -------------------------------------------------------------------------------------------------- CUDA cores and MUFU */

@@ -50,6 +50,10 @@ typedef struct {
     uint64_t mufu_ops_per_cycle_per_sm;         /* exp2, reciprocal, ... */
     uint64_t issue_slots_per_cycle_per_sm;      /* warp instructions: one per scheduler */
     uint64_t smem_bytes_per_cycle_per_sm;
+    uint64_t issue_interval_millicycles_per_warp;   /* one warp alone issues a dependent instruction this often */
+    uint64_t matmul_startup_cycles;             /* from the issue of an asynchronous matrix product to its first result, beyond its own time */
+    uint64_t row_statistic_lanes;               /* lanes that each compute the same statistic of a row: who shares a row of the accumulator layout */
+    uint64_t barrier_latency_cycles;            /* from the arrival at a named barrier to the release of those who wait */
 
     /* memory: bandwidth, latency, capacity */
     uint64_t l2_bytes_per_second_per_chip;      /* what all SMs together can read */

@@ -15,21 +15,47 @@ enum { MR = TILE_ROW_ALIGNMENT, NR = 4, PACK_DEPTH = 256 };
 
 static REAL *column(Matrix x, uint32_t c) { return (REAL *)x.data + (uint64_t)c * x.ld; }
 
-/* acc[NR][MR] += A(:, 0..depth) B(0..depth, :) for MR rows and NR columns; a advances by lda per k, b by b_k per k and b_j per column. */
-static void block_product(REAL *restrict c, uint64_t ldc, const REAL *restrict a, uint64_t lda, const REAL *restrict b, uint64_t b_k,
+/* A strip of two vectors x NR columns: its sums fit the registers. The width changes no bit, only the speed. Without the pragma gcc unrolls
+ * the short loops before it looks for vectors, and finds none. */
+#if defined(__AVX512F__)
+enum { VECTOR_BYTES = 64 };
+#elif defined(__AVX2__)
+enum { VECTOR_BYTES = 32 };
+#else
+enum { VECTOR_BYTES = 16 };
+#endif
+enum { STRIP = 2 * VECTOR_BYTES / (int)sizeof(REAL) };
+#if defined(__GNUC__) && !defined(__clang__)
+#define KEEP_LOOP _Pragma("GCC unroll 1")
+#else
+#define KEEP_LOOP
+#endif
+
+/* acc[NR][STRIP] += A(:, 0..depth) B(0..depth, :) for STRIP rows and NR columns; a advances by lda per k, b by b_k per k and b_j per column. */
+static void strip_product(REAL *restrict c, uint64_t ldc, const REAL *restrict a, uint64_t lda, const REAL *restrict b, uint64_t b_k,
                           uint64_t b_j, uint32_t depth)
 {
-    REAL acc[NR][MR];
+    REAL acc[NR][STRIP];
     for (int j = 0; j < NR; j++)
-        for (int i = 0; i < MR; i++) acc[j][i] = c[(uint64_t)j * ldc + (uint64_t)i];
+        KEEP_LOOP
+        for (int i = 0; i < STRIP; i++) acc[j][i] = c[(uint64_t)j * ldc + (uint64_t)i];
     for (uint32_t k = 0; k < depth; k++) {
         for (int j = 0; j < NR; j++) {
             const REAL scalar = b[k * b_k + (uint64_t)j * b_j];
-            for (int i = 0; i < MR; i++) acc[j][i] += a[k * lda + (uint64_t)i] * scalar;
+            KEEP_LOOP
+            for (int i = 0; i < STRIP; i++) acc[j][i] += a[k * lda + (uint64_t)i] * scalar;
         }
     }
     for (int j = 0; j < NR; j++)
-        for (int i = 0; i < MR; i++) c[(uint64_t)j * ldc + (uint64_t)i] = acc[j][i];
+        KEEP_LOOP
+        for (int i = 0; i < STRIP; i++) c[(uint64_t)j * ldc + (uint64_t)i] = acc[j][i];
+}
+
+/* The same for MR rows. */
+static void block_product(REAL *restrict c, uint64_t ldc, const REAL *restrict a, uint64_t lda, const REAL *restrict b, uint64_t b_k,
+                          uint64_t b_j, uint32_t depth)
+{
+    for (int i = 0; i < MR; i += STRIP) strip_product(c + i, ldc, a + i, lda, b, b_k, b_j, depth);
 }
 
 /* The same for one column: the tail of a column count that is not a multiple of NR. */
@@ -116,6 +142,8 @@ static void matmul_banded(Matrix c, Matrix a, bool a_transposed, VisibleBand ban
 
 static void copy(Matrix y, Matrix x, ElementType rounding)
 {
+    const bool keeps_bits = rounding == ELEMENT_F64 || (rounding == ELEMENT_F32 && sizeof(REAL) == sizeof(float));
+    if (keeps_bits && y.data == x.data && y.ld == x.ld) return;     /* P over S in the same precision */
     for (uint32_t c = 0; c < x.cols; c++)
         for (uint32_t row = 0; row < x.rows; row += MR) {
             REAL rounded[MR];
@@ -267,27 +295,38 @@ static void log_sum_exp(Matrix lse, Matrix m, Matrix l)
     }
 }
 
-/* Row-major memory to a column-major tile, 16 x 16 elements at a time so that both sides stay in cache. */
-enum { TRANSPOSE_BLOCK = 16 };
+static bool row_is_finite(const REAL *values, uint32_t count)
+{
+    int bad = 0;                            /* x - x is 0 for every finite x, and NaN for an infinity or a NaN */
+    for (uint32_t c = 0; c < count; c++) bad |= values[c] - values[c] != (REAL)0;
+    return bad == 0;
+}
 
+/* Four rows of memory become four rows of the tile: what compilers turn into vector shuffles. */
+static void transpose_4x4(REAL *restrict to, uint64_t ld, const REAL *restrict from, uint64_t stride)
+{
+    for (uint64_t c = 0; c < 4; c++)
+        for (uint64_t r = 0; r < 4; r++) to[c * ld + r] = from[r * stride + c];
+}
+
+/* Row-major memory to a column-major tile. */
 static bool load(Matrix tile, const void *memory, uint64_t row_stride)
 {
     const REAL *base = memory;
-    REAL poison = 0;                        /* 0 * x is 0 for every finite x, and NaN for an infinity or a NaN */
-    for (uint32_t r0 = 0; r0 < tile.rows; r0 += TRANSPOSE_BLOCK) {
-        const uint32_t r1 = tile.rows - r0 < TRANSPOSE_BLOCK ? tile.rows : r0 + TRANSPOSE_BLOCK;
-        for (uint32_t c0 = 0; c0 < tile.cols; c0 += TRANSPOSE_BLOCK) {
-            const uint32_t c1 = tile.cols - c0 < TRANSPOSE_BLOCK ? tile.cols : c0 + TRANSPOSE_BLOCK;
-            for (uint32_t c = c0; c < c1; c++) {
-                REAL *to = column(tile, c);
-                for (uint32_t r = r0; r < r1; r++) {
-                    to[r] = base[r * row_stride + c];
-                    poison += (REAL)0 * to[r];
-                }
-            }
-        }
+    bool finite = true;
+    uint32_t r = 0;
+    for (; r + 4 <= tile.rows; r += 4) {
+        for (uint32_t i = 0; i < 4; i++) finite &= row_is_finite(base + (r + i) * row_stride, tile.cols);
+        uint32_t c = 0;
+        for (; c + 4 <= tile.cols; c += 4) transpose_4x4(column(tile, c) + r, tile.ld, base + r * row_stride + c, row_stride);
+        for (; c < tile.cols; c++)
+            for (uint32_t i = 0; i < 4; i++) column(tile, c)[r + i] = base[(r + i) * row_stride + c];
     }
-    return poison != (REAL)0;
+    for (; r < tile.rows; r++) {
+        finite &= row_is_finite(base + r * row_stride, tile.cols);
+        for (uint32_t c = 0; c < tile.cols; c++) column(tile, c)[r] = base[r * row_stride + c];
+    }
+    return !finite;
 }
 
 static void store(void *memory, uint64_t row_stride, Matrix tile, ElementType rounding)

@@ -5,11 +5,11 @@
  *
  *     count      FlashAttention-2 walked without data at N, 2N, 4N, 8N: ns per tile pair stay what they are, and memory too
  *     numeric    FlashAttention-2 computed in float32 by every build of the tile arithmetic, beside a plain attention in the
- *                order of llm.c (for each query: scores by dot products, softmax, weighted sum); all builds must give the same bits
+ *                order of llm.c (for each query: scores by dot products, softmax, weighted sum); the builds give the same bits
  *     per tile   where a tile pair's time goes
  *     pieces     exponentials, rounding to formats, normal numbers
  *
- * Targets (Release build, one core): a walk of a million tokens in 2 s and 8 MiB; at least 20 GFLOP/s in the portable build; 4 times
+ * Targets (Release, one core): a walk of a million tokens in 2 s and 8 MiB; at least 20 GFLOP/s in the portable build; 4 times
  * the plain one in the build that this processor gets. They are printed, not enforced; the exit code is 1 only when two builds
  * disagree or attention comes out wrong. Compilers do well by the plain loops: 6.5 GFLOP/s on a Sapphire Rapids core, which runs
  * several dot products at once. Times are the best of several runs: processor time (clock) of the long ones, wall-clock time

@@ -2,8 +2,10 @@
 #
 #   cli/cases.cmake     what each command line must answer: exit code, stderr, stdout          label cli
 #   cli/goldens.cmake   command lines whose whole output is kept in expected/, byte for byte   label golden
+#   cli/readme.cmake    README.md and LECTURE_MAP.md quote what the programs print             label golden
 #
-# cmake --build build --target regold rewrites expected/ after a change that was meant; read the difference before committing it.
+# cmake --build build --target regold rewrites expected/, LECTURE_MAP.md and README.md after a change that was meant; read the
+# difference before committing it.
 get_property(experiments GLOBAL PROPERTY ATTNLAB_EXPERIMENTS)
 set(cli_directory ${CMAKE_CURRENT_SOURCE_DIR}/cli)
 set(expected_directory ${CMAKE_CURRENT_SOURCE_DIR}/expected)
@@ -57,7 +59,9 @@ foreach(program ${experiments})
 endforeach()
 
 include(${cli_directory}/cases.cmake)
+include(${cli_directory}/attn.cmake)
 include(${cli_directory}/goldens.cmake)
+include(${cli_directory}/readme.cmake)
 
 # The runner, then the plots from what it wrote.
 set(lecture_directory ${CMAKE_CURRENT_BINARY_DIR}/lecture)

@@ -2,8 +2,8 @@
 #
 #   awk -v equivalents=mutate_equivalents.txt -f mutate.awk sim/ops.c algos/fa2.c ...
 #
-# A line is searched with its strings and comments blanked, so that only code is mutated. Left alone: error texts, memory management,
-# declarations and preprocessor lines - what no count and no number depends on.
+# A line is searched with its strings and comments blanked, so that only code is mutated. Left alone, because no count and no
+# number depends on it: error texts, memory management, declarations, preprocessor lines, the warps of a stream (for timelines).
 
 function trimmed(text) { sub(/^ +/, "", text); sub(/ +$/, "", text); return text }
 
@@ -66,7 +66,8 @@ function dropped_factors(    rest, offset, head) {
 
 # A statement of one line is left out.
 function dropped_statement(    indent) {
-    if (!begins || code !~ /;[ ]*$/ || code ~ /^ *(return|const|static|typedef|struct|enum|else)/ || code !~ /^ +[A-Za-z_*]/) return
+    if (!begins || code !~ /;[ ]*$/ || code !~ /^ +[A-Za-z_*]/) return
+    if (code ~ /^ *(return|const|static|typedef|struct|enum|else)/) return
     if (code ~ /^ +[A-Za-z_][A-Za-z0-9_]* \*?[a-z_A-Z0-9]+( =.*)?;/) return            # a declaration
     indent = $0
     sub(/[^ ].*/, "", indent)
@@ -107,7 +108,8 @@ FNR == 1 { comment = 0; failing = 0; begins = 1 }
     code = blank($0)
     if (code ~ /^ *$/) next
     if (code ~ /status_fail/) failing = 1
-    skip = failing || code ~ /^#|^[a-z].*[^;{]$|^[a-z].*;$|^static [a-zA-Z_ *]*\(|alloc|capacity|sizeof|snprintf|strncat|\[[0-9]+\];|Status attempt/
+    skip = failing || code ~ /^#|^[a-z].*[^;{]$|^[a-z].*;$|^static [a-zA-Z_ *]*\(/ ||
+           code ~ /alloc|capacity|sizeof|snprintf|strncat|strcmp|names|\[[0-9]+\]( =|;)|Status attempt|_check\(|= stream\(/
     if (!skip) {
         each("+ to -", " + ", " - ");     each("- to +", " - ", " + ");     each("* to +", " * ", " + ")
         each("/ to *", " / ", " * ");     each("% to /", " % ", " / ");     each("+= to -=", " += ", " -= ")
@@ -120,7 +122,8 @@ FNR == 1 { comment = 0; failing = 0; begins = 1 }
         swap_words("Br", "Bc");           swap_words("Nq", "Nk");           swap_words("seqlen_q", "seqlen_k")
         swap_words("low", "high");        swap_words("first", "end");       swap_words("whole", "tail")
         swap_words("l2_to_sm", "sm_to_l2"); swap_words("hbm_read", "hbm_write"); swap_words("touched", "written")
-        swap_words("shape_m", "shape_n"); swap_words("left_reads", "right_reads"); swap_words("area", "visible")
+        swap_words("shape_m", "shape_n"); swap_words("left_reads", "right_reads");
+        if (code !~ /simple/) swap_words("area", "visible")     # what takes a shortcut is not masked
         swap_words("rows", "cols");       each_word("seeing_rows", "rows"); each_word("heads", "batch")
         constants()
         dropped_factors()

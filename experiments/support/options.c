@@ -117,7 +117,8 @@ static const OptionSpec specs[OPTION_COUNT] = {
         .offset = offsetof(Options, trace), .meaning = "write the timeline as trace events (Perfetto)"},
     [OPTION_SKIP_TIMED] = {.name = "--skip-timed", .kind = KIND_FLAG,
         .offset = offsetof(Options, skip_timed), .meaning = "leave out programs that measure wall-clock time"},
-
+    [OPTION_MAP] = {.name = "--map", .kind = KIND_FLAG,
+        .offset = offsetof(Options, map), .meaning = "print where everything in the lecture is found; runs nothing"},
 };
 
 static bool is_common(OptionId id) { return id <= OPTION_VERSION; }

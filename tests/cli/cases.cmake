@@ -87,7 +87,7 @@ cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
          STDERR "lecture: [a-z0-9_]+: cannot write out/")
 
 # ---- times: no expected bytes, but the program runs, its two algorithms agree, and a slow machine fails no claim ----
-cli_case(cpu_check PROGRAM s1_5_cpu ARGS --check --seqlen 1,100,256,300 --block-k 100 STDOUT "4 equal, 6 cited")
+cli_case(s1_5_cpu_check PROGRAM s1_5_cpu ARGS --check --seqlen 1,100,256,300 --block-k 100 STDOUT "4 equal, 6 cited")
 cli_case(cpu_json PROGRAM s1_5_cpu ARGS --seqlen 128 --format json STDOUT "^{.schema.:1.*\"id\":\"vectors\"")
 cli_case(cpu_empty PROGRAM s1_5_cpu ARGS --check --seqlen 0)
 cli_case(cpu_too_long PROGRAM s1_5_cpu ARGS --seqlen 64k EXIT 3 STDERR "--seqlen 65536: S and P take 34359738368 bytes")

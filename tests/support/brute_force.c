@@ -252,7 +252,8 @@ bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *coun
     static const struct {
         const char *name;
         void (*run)(Run *run);
-    } algorithms[] = {{"standard", standard}, {"fa1", fa1}, {"fa1-shipped", fa1_shipped}, {"fa2", fa2}};
+    } algorithms[] = {{"standard", standard}, {"fa1", fa1}, {"fa1-shipped", fa1_shipped}, {"fa2", fa2},
+                      {"fa3", fa2}};     /* the same blocks, loads and stores */
     const uint64_t heads = p->batch * p->heads, kv_heads = p->batch * p->kv_heads, e = p->element_bytes, t = p->statistic_bytes;
     *counts = (BruteCounts){0};
     Run run = {.p = p, .n = counts};

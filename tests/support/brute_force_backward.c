@@ -11,12 +11,21 @@ typedef struct {
     Memory dK_sum, dV_sum;
 } Backward;
 
-static void next_launch(Backward *f)
+enum { MEMORIES = 17 };
+
+static void list_memories(Backward *f, Memory *all[MEMORIES])
 {
     Run *run = &f->run;
-    Memory *const all[] = {&run->Q, &run->K, &run->V, &run->O, &run->l, &run->P, &f->dO, &f->dQ, &f->dK,
-                           &f->dV,  &f->D,   &f->Z,   &f->dP,  &f->dS,  &f->dQ_sum, &f->dK_sum, &f->dV_sum};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) forget(all[i]);
+    Memory *const list[MEMORIES] = {&run->Q, &run->K, &run->V, &run->O, &run->l, &run->P,    &f->dO,     &f->dQ,    &f->dK,
+                                    &f->dV,  &f->D,   &f->Z,   &f->dP,  &f->dS,  &f->dQ_sum, &f->dK_sum, &f->dV_sum};
+    for (int i = 0; i < MEMORIES; i++) all[i] = list[i];
+}
+
+static void next_launch(Backward *f)
+{
+    Memory *all[MEMORIES];
+    list_memories(f, all);
+    for (int i = 0; i < MEMORIES; i++) forget(all[i]);
 }
 
 /* One launch: `blocks` blocks for every query head, or for every K/V head (run.head is then the first query head of its group). */
@@ -379,10 +388,9 @@ static bool new_backward(Backward *f, const BruteBackward *b, BruteCounts *count
 
 static void free_backward(Backward *f, Alloc *alloc)
 {
-    Run *run = &f->run;
-    Memory *const all[] = {&run->Q, &run->K, &run->V, &run->O, &run->l, &run->P, &f->dO, &f->dQ, &f->dK,
-                           &f->dV,  &f->D,   &f->Z,   &f->dP,  &f->dS,  &f->dQ_sum, &f->dK_sum, &f->dV_sum};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free_memory(all[i], alloc);
+    Memory *all[MEMORIES];
+    list_memories(f, all);
+    for (int i = 0; i < MEMORIES; i++) free_memory(all[i], alloc);
 }
 
 bool brute_force_backward(const char *algorithm, const BruteBackward *b, BruteCounts *counts, Alloc *alloc, Status *status)

@@ -1,0 +1,236 @@
+/* fa3.c - FlashAttention-3, forward pass, on Hopper. Shah et al. 2024, arXiv:2407.08608, Algorithms 1 and 2. Lecture §4.
+ *
+ * A thread block is one producer warpgroup and one to three consumers (four for tests), each with its own 64 query rows. The producer copies
+ * K and V (TMA) into a ring of two stages; the consumers compute with wgmma, which is asynchronous. Three things overlap, and each can be
+ * switched off (Fa3Options):
+ *     copies with everything         the ring: K_j+1 arrives while tile j is worked on
+ *     softmax of one warpgroup       ping-pong: named barriers give the tensor cores to one warpgroup at a time, for a turn of
+ *       with products of another       { P V of tile j, Q Kᵀ of tile j+1 }; meanwhile the other does its softmax
+ *     softmax of tile j with P V     inside a warpgroup: Q Kᵀ of tile j and P V of tile j-1 are issued, then softmax j runs; P needs registers
+ *       of tile j-1                    of its own, next to S
+ * The numbers are FlashAttention-2's, the traffic too: K and V once per query block. Dropout, which the shipped kernel lacks, is FlashAttention-2's.
+ *
+ * Registers: a consumer thread has 240 (two consumers) or 160 (three); beside O, S and P about 32 hold addresses, statistics and loop state
+ * (declared as a tile, so that the arena shows why 176 keys are the most at d = 128). Left out: FP8, clusters that share K and V (multicast), the
+ * persistent loop over tiles, P through shared memory.
+ */
+#include "algorithm.h"
+
+enum { MAX_CONSUMERS = 4, STAGES = 2, OVERHEAD_REGISTERS = 30, WARPGROUP = 128 };
+
+/* One consumer warpgroup. */
+typedef struct {
+    Stream *w;
+    uint64_t row;               /* its first query row */
+    uint32_t rows;              /* its live rows; 0: none in the last block */
+    Tile *q, *s, *p, *o, *z;
+    Rows *m, *m_new, *l, *alpha;
+    Tile *turn;                 /* the barrier that gives it the tensor cores */
+} Consumer;
+
+typedef struct {
+    const Attention *a;
+    Stream *producer;
+    Consumer consumers[MAX_CONSUMERS];
+    uint32_t count;
+    Tile *k[STAGES], *v[STAGES];
+    BlockRange keys;
+    bool ping_pong, overlap;
+} Fa3;
+
+/* ---------------------------------------------------------------------------------------------------------------- producer */
+
+static uint64_t stage_of(const Fa3 *f, uint64_t j) { return (j - f->keys.first) % STAGES; }
+
+static void load_k(const Fa3 *f, uint64_t j)
+{
+    if (j < f->keys.end) load(f->producer, f->k[stage_of(f, j)], f->a->K, j * f->a->Bc);
+}
+
+static void load_v(const Fa3 *f, uint64_t j)
+{
+    if (j < f->keys.end) load(f->producer, f->v[stage_of(f, j)], f->a->V, j * f->a->Bc);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- consumers */
+
+static void scores(const Fa3 *f, const Consumer *c, uint64_t j) { matmul_nt(c->w, c->s, c->q, f->k[stage_of(f, j)]); }
+
+static void weighted_sum(const Fa3 *f, const Consumer *c, uint64_t j) { matmul_nn_add(c->w, c->o, c->p, f->v[stage_of(f, j)]); }
+
+/* m, l and P of tile j; O is rescaled once what runs on it is done. */
+static void softmax(const Fa3 *f, Consumer *c, uint64_t j)
+{
+    const Attention *a = f->a;
+    scale(c->w, c->s, a->shape.softmax_scale);
+    mask(c->w, c->s, c->row, j * a->Bc, a->band);
+    row_max(c->w, c->m_new, c->m, c->s);
+    rows_exp_difference(c->w, c->alpha, c->m, c->m_new);
+    exp_rows(c->w, c->s, c->s, c->m_new);
+    row_sum_scaled(c->w, c->l, c->alpha, c->s);
+    keep_or_load(c->w, a, c->z, c->s, c->row, j * a->Bc);
+    drop_and_convert(c->w, a, c->p, c->s, c->z);
+    scale_rows(c->w, c->o, c->alpha);
+    Rows *const swap = c->m;
+    c->m = c->m_new;
+    c->m_new = swap;
+}
+
+/* The turn at the tensor cores: taken from whoever has it, given to the next. */
+static void begin_turn(const Fa3 *f, const Consumer *c)
+{
+    if (f->ping_pong) barrier_sync(c->w, c->turn);
+}
+
+static void end_turn(const Fa3 *f, const Consumer *c)
+{
+    const uint32_t next = ((uint32_t)(c - f->consumers) + 1) % f->count;
+    if (f->ping_pong) barrier_arrive(c->w, f->consumers[next].turn);
+}
+
+/* Tile j of one consumer. Without overlap S of tile j is there: softmax, then the turn { P V of j, Q Kᵀ of j + 1 }. With overlap the turn
+ * { Q Kᵀ of j, P V of j - 1 } comes first and runs while the softmax of j, which needs only S, goes on. */
+static void consume(const Fa3 *f, Consumer *c, uint64_t j)
+{
+    const bool first = j == f->keys.first, last = j + 1 == f->keys.end;
+    if (c->rows == 0) return;
+    if (f->overlap) {
+        if (!first) {
+            begin_turn(f, c);
+            scores(f, c, j);
+            weighted_sum(f, c, j - 1);
+            end_turn(f, c);
+        }
+        softmax(f, c, j);
+        if (last) weighted_sum(f, c, j);
+        return;
+    }
+    softmax(f, c, j);
+    begin_turn(f, c);
+    weighted_sum(f, c, j);
+    if (!last) scores(f, c, j + 1);
+    end_turn(f, c);
+}
+
+static void begin_consumer(const Fa3 *f, Consumer *c)
+{
+    const uint32_t d = (uint32_t)f->a->shape.head_dim;
+    if (c->rows == 0) return;
+    fill(c->w, c->o, c->rows, d, 0.0);
+    fill(c->w, c->l, c->rows, 1, 0.0);
+    fill(c->w, c->m, c->rows, 1, -INFINITY);
+    if (f->keys.first < f->keys.end) load(f->producer, c->q, f->a->Q, c->row);
+}
+
+static void finish_consumer(const Fa3 *f, const Consumer *c)
+{
+    const Attention *a = f->a;
+    if (c->rows == 0) return;
+    divide_rows(c->w, c->o, c->l);
+    rows_log_sum_exp(c->w, c->alpha, c->m, c->l);
+    store(c->w, a->O, c->row, c->o);
+    store(c->w, a->L, c->row, c->alpha);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- block */
+
+static Consumer new_consumer(Block *b, const Attention *a, uint32_t index, uint32_t full, uint64_t i, bool overlap)
+{
+    const uint32_t R = (uint32_t)min_u64(full, a->Br - (uint64_t)index * full);     /* the last may have fewer rows */
+    static const char *const names[MAX_CONSUMERS] = {"consumer 0", "consumer 1", "consumer 2", "consumer 3"};
+    const uint32_t d = (uint32_t)a->shape.head_dim;
+    const uint64_t row = i * a->Br + (uint64_t)index * full, end = min_u64((i + 1) * a->Br, a->shape.seqlen_q);
+    Consumer c = {.w = stream(b, names[index], 4), .row = row, .rows = row < end ? (uint32_t)min_u64(R, end - row) : 0};
+    c.q = shared_tile(b, "Q", a->shape.dtype, R, d);
+    c.s = register_tile(b, "S", a->statistic, R, a->Bc);
+    c.p = overlap ? register_tile(b, "P", a->shape.dtype, R, a->Bc) : tile_view(c.s, "P", a->shape.dtype, R, a->Bc);
+    c.o = register_tile(b, "O", a->statistic, R, d);
+    register_tile(b, "addresses and loop state", ELEMENT_F32, WARPGROUP, OVERHEAD_REGISTERS);
+    c.m = row_vector(b, "m", a->statistic, R);
+    c.m_new = row_vector(b, "m_new", a->statistic, R);
+    c.l = row_vector(b, "l", a->statistic, R);
+    c.alpha = row_vector(b, "alpha", a->statistic, R);
+    c.z = keep_tile(b, a, R);
+    c.turn = barrier(b, "turn");
+    return c;
+}
+
+/* 64, one wgmma, unless the number of consumers is given (the lecture's schedules: 128). */
+static uint32_t rows_per_consumer(const Attention *a)
+{
+    return a->fa3.consumers > 0 ? (a->Br + a->fa3.consumers - 1) / a->fa3.consumers : (uint32_t)min_u64(a->Br, 64);
+}
+
+static void fa3_block(Block *b, const void *arguments, uint64_t i)
+{
+    const Attention *a = arguments;
+    const uint32_t d = (uint32_t)a->shape.head_dim, count = fa3_consumers(a), R = rows_per_consumer(a);
+    Fa3 f = {.a = a, .producer = stream(b, "producer", 1), .count = count, .keys = visible_key_blocks(a, i),
+             .ping_pong = !a->fa3.no_ping_pong && count > 1, .overlap = !a->fa3.no_overlap};
+    for (uint32_t c = 0; c < count; c++) f.consumers[c] = new_consumer(b, a, c, R, i, f.overlap);
+    for (int stage = 0; stage < STAGES; stage++) {
+        f.k[stage] = shared_tile(b, "K", a->shape.dtype, a->Bc, d);
+        f.v[stage] = shared_tile(b, "V", a->shape.dtype, a->Bc, d);
+    }
+
+    for (uint32_t c = 0; c < count; c++) begin_consumer(&f, &f.consumers[c]);
+    load_k(&f, f.keys.first);
+    load_v(&f, f.keys.first);
+    for (uint32_t c = 0; c < count && f.keys.first < f.keys.end; c++)
+        if (f.consumers[c].rows > 0) scores(&f, &f.consumers[c], f.keys.first);
+    for (uint64_t j = f.keys.first; j < f.keys.end; j++) {
+        load_k(&f, j + 1);
+        for (uint32_t c = 0; c < count; c++) consume(&f, &f.consumers[c], j);
+        load_v(&f, j + 1);                                  /* its stage held V of tile j - 1, which the overlap used only now */
+    }
+    for (uint32_t c = 0; c < count; c++) finish_consumer(&f, &f.consumers[c]);
+}
+
+uint32_t fa3_consumers(const Attention *a)
+{
+    if (a->fa3.consumers > 0) return a->fa3.consumers;
+    return (uint32_t)ceil_div(a->Br, 64);
+}
+
+static bool fa3_forward(Machine *machine, Attention *a)
+{
+    const AttentionShape *s = &a->shape;
+    if (fa3_consumers(a) > MAX_CONSUMERS)
+        return status_fail(machine->status, STATUS_INFEASIBLE, "fa3: %u query rows per block need %u consumer warpgroups of 64; at most %d", a->Br,
+                           fa3_consumers(a), MAX_CONSUMERS);
+    a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
+    const Kernel kernel = attention_kernel(&algorithm_fa3, "fa3_forward", a, fa3_block);
+    return launch_keep_mask(machine, a, kernel) && launch(machine, &kernel, one_block_per_query_block(a), a);
+}
+
+/* Real tiles: flash-attention, hopper/tile_size.h. Where the real kernel keeps P in shared memory (head dims up to 96 without a mask), those with P
+ * in registers. */
+static TileSize fa3_tiles(const AttentionShape *s)
+{
+    const bool masked = s->mask != MASK_NONE || s->window_left >= 0 || s->window_right >= 0;
+    if (s->head_dim <= 64) return (TileSize){192, 128};
+    if (s->head_dim <= 96) return (TileSize){128, 128};
+    if (s->head_dim <= 128) return (TileSize){128, masked ? 128 : 176};
+    return s->head_dim <= 192 ? (TileSize){128, 112} : (TileSize){128, 80};
+}
+
+/* One producer warpgroup and the consumers; registers as an average over them: 56 and 256 for one consumer, 24 and 240 for two, 32 and 160 for
+ * three. Four are no shipped configuration. */
+static Geometry fa3_geometry(const AttentionShape *s, TileSize tiles)
+{
+    (void)s;
+    const uint32_t consumers = (uint32_t)min_u64(max_u64(ceil_div(tiles.Br, 64), 1), MAX_CONSUMERS);
+    const uint32_t registers[MAX_CONSUMERS + 1] = {0, (56 + 256) / 2, (24 + 2 * 240) / 3, (32 + 3 * 160) / 4, (24 + 4 * 120) / 5};
+    return (Geometry){.threads = WARPGROUP * (consumers + 1), .registers_per_thread = registers[consumers], .shape = {64, 256}};
+}
+
+const Algorithm algorithm_fa3 = {
+    .name = "fa3",
+    .title = "FlashAttention-3, forward",
+    .source = "Shah et al. 2024, arXiv:2407.08608, Algorithms 1 and 2",
+    .instruction = TENSOR_WGMMA,
+    .tiles = fa3_tiles,
+    .geometry = fa3_geometry,
+    .forward = fa3_forward,
+    .closed_form = closed_form_fa2,
+};

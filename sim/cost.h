@@ -1,0 +1,36 @@
+/* cost.h - what one tile operation costs on one SM: how long it occupies each unit, and how long it holds its stream.
+ *
+ * Units serve one operation at a time. An operation takes all its units together at its start, each for its own occupancy; its result is
+ * there, and a blocking stream goes on, after `hold` (at least the longest occupancy). Hold and occupancy differ: a warp alone issues a
+ * dependent instruction only every 2.7 cycles, yet leaves the issue slots in between to others. On Hopper this rule alone gives 2,614
+ * and 1,924 cycles for the softmax and products of a pair of 64 x 128 tiles where the chip takes about 2,650 and 1,930.
+ *
+ *     tensor cores   2 M N K / (FLOP per cycle of the instruction class and type)
+ *     MUFU           exponentials / 16
+ *     issue          warp instructions / 4 slots; per element of a tile as cost.c lists
+ *     shared memory  operand bytes that the instruction reads (InstructionShape, spaces of the operands), and bytes of threads, / 128
+ *     copy           bytes between L2 and the block / the rate of one SM; hold: L2 latency more
+ *
+ * All cycles are integers, rounded up. A rate that the profile calls unlimited costs nothing: on `ideal_sm` only products and exponentials
+ * take time. Left out: bank conflicts, register traffic, the time to fill a tensor core.
+ */
+#ifndef ATTNLAB_COST_H
+#define ATTNLAB_COST_H
+
+#include "machine.h"
+
+typedef struct {
+    uint64_t occupancy[UNIT_KINDS];     /* cycles */
+    uint64_t hold;                      /* cycles, at least the longest occupancy */
+} Cost;
+
+/* The cost of an operation as it is reported, with its tiles as they are then. */
+Cost operation_cost(const Profile *profile, const Event *event);
+
+/* Cycles of work at a rate per cycle, rounded up; 0 when the rate is unlimited. */
+uint64_t cycles_at(uint64_t amount, uint64_t rate);
+
+/* FLOP per cycle and SM for operands of this type by this instruction class. */
+uint64_t tensor_rate(const Profile *profile, TensorInstruction instruction, ElementType type);
+
+#endif

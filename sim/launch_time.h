@@ -1,0 +1,29 @@
+/* launch_time.h - how long one launch takes on the whole chip. Used by launch(); not for kernels.
+ *
+ * Blocks that do the same work (BlockWork::hash) take the same time; one of each is simulated (timeline.h), once alone and once with as many
+ * copies as an SM holds. A causal launch has blocks of every length: as soon as two more tiles add the same cycles four times in a
+ * row, the others follow by that step (tests compare with the full simulation). The blocks then go to the SMs in launch order
+ * (chip_schedule.h), and the launch ends no earlier than its bytes can be moved at the chip's L2 and HBM bandwidth.
+ * Left out: the launch itself, bandwidth that grows with the SMs that ask, L2 misses (the HBM bytes are those of the ledger).
+ */
+#ifndef ATTNLAB_LAUNCH_TIME_H
+#define ATTNLAB_LAUNCH_TIME_H
+
+#include "machine.h"
+
+/* What one block of the walked head does. */
+typedef struct {
+    uint64_t hash;
+    uint64_t loads;
+    uint64_t index;
+} BlockWork;
+
+/* works: [grid.blocks], in launch order. Fills record->time. */
+bool time_launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments, const BlockWork *works, LaunchRecord *record);
+
+/* Blocks apart from launch(): one that can be run again and again. NULL when memory is short. */
+Block *block_new(Machine *machine, const Kernel *kernel, Grid grid);
+void block_begin(Block *block, uint64_t batch, uint64_t head, uint64_t index);
+void block_free(Block *block);
+
+#endif
