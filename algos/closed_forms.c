@@ -320,7 +320,7 @@ bool closed_form_fa1(const CountedProblem *p, ClosedForm *form, Status *status)
     exponentials(&a, 2, s->rows, 1);
 
     read_qkv(&a);
-    operand_reads(&a, e, s->area, groups(p->d, p->shape_n));    /* P */
+    operand_reads(&a, e, s->area, 1);                           /* P: each warp its own quarter */
     copies(&a, 2 * e, s->seen_keys, a.d);                       /* K, V in; Q, O, l, m in; O, l out (m_new is in registers) */
     copies(&a, 3 * e, s->rows, a.d);
     copies(&a, 3 * t, s->rows, 1);

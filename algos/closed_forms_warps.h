@@ -1,7 +1,7 @@
-/* closed_forms_warps.h - what split-K and split-Q cost, as formulas (lecture §3.4). As closed_forms.h: nothing here knows the machine.
+/* closed_forms_warps.h - what split-K and split-Q cost, as formulas (lecture §3.4). As in closed_forms.h nothing knows the machine.
  *
- * Without a mask, whole launch. e: bytes of an operand, s: of a statistic; slices = Σ over key blocks of warps that have keys (W Tc when N_k
- * is a multiple of Bc), strips = Σ over query blocks of warps that have rows (W Tr).
+ * Without a mask, one head. e: bytes of an operand, s: of a statistic; slices: warps that have keys, summed over key blocks (W Tc
+ * when N_k is a multiple of Bc), strips: warps that have rows, summed over query blocks (W Tr).
  *
  *                      split-K                                             split-Q
  *     exchange         2 N_q (d + 2) s slices                              0
@@ -23,8 +23,8 @@ typedef struct {
     uint64_t register_bytes; /* of the tiles of one block */
 } WarpSplitForm;
 
-/* STATUS_INFEASIBLE naming the product when a count leaves 64 bits, STATUS_USAGE when a block size is 0 or not a multiple of `warps`. The band
- * of the problem is not looked at. */
+/* For all heads. STATUS_INFEASIBLE naming the product when a count leaves 64 bits, STATUS_USAGE when a block size is 0 or the side
+ * that is split no multiple of `warps`. The band of the problem is not looked at. */
 bool closed_form_split_keys(const CountedProblem *problem, uint64_t warps, WarpSplitForm *form, Status *status);
 bool closed_form_split_queries(const CountedProblem *problem, uint64_t warps, WarpSplitForm *form, Status *status);
 

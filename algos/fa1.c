@@ -68,6 +68,7 @@ static void fa1_block(Block *b, const void *arguments, uint64_t index)
             load(w, o, a->O, i * Br);
             load(w, l, f->l, i * Br);
             load(w, m, f->m, i * Br);
+            w->shape = b->kernel->shape;                    /* each warp reads all of Q_i and its quarter of K_j */
             matmul_nt(w, s, q, k);                          /* line 9: S = scale Q_i K_jᵀ */
             scale(w, s, a->shape.softmax_scale);
             mask(w, s, i * Br, j * Bc, a->band);
@@ -84,6 +85,7 @@ static void fa1_block(Block *b, const void *arguments, uint64_t index)
             rows_multiply(w, l_tile, l_tile, tile_weight);
             scale_rows(w, o, l);                            /* line 12: O = diag(l_new)^-1 (diag(l) e^(m - m_new) O + e^(m~ - m_new) P~ V_j) */
             rows_add(w, l, l_tile);
+            w->shape = (InstructionShape){0, 0};            /* each warp reads its own quarter of P and of V_j */
             matmul_nn(w, pv, p, v);
             scale_rows(w, pv, tile_weight);
             add(w, o, pv);

@@ -198,6 +198,8 @@ static bool fa3_forward(Machine *machine, Attention *a)
     if (fa3_consumers(a) > MAX_CONSUMERS)
         return status_fail(machine->status, STATUS_INFEASIBLE, "fa3: %u query rows per block need %u consumer warpgroups of 64; at most %d", a->Br,
                            fa3_consumers(a), MAX_CONSUMERS);
+    if (a->Z != NULL && a->Br > 64 && a->Br % 64 != 0)
+        return status_fail(machine->status, STATUS_INFEASIBLE, "fa3 reads a stored dropout mask by 64 rows: %u query rows per block are no multiple", a->Br);
     a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     const Kernel kernel = attention_kernel(&algorithm_fa3, "fa3_forward", a, fa3_block);
     return launch_keep_mask(machine, a, kernel) && launch(machine, &kernel, one_block_per_query_block(a), a);

@@ -1,14 +1,15 @@
 /* warp_split.c - split-K and split-Q (lecture §3.4). Dao 2023, arXiv:2307.08691, section 3.3 and Figure 3.
  *
- * split-K    warp w has the keys [w Bc/W, (w + 1) Bc/W) of a tile and all Br rows: its softmax is one of Bc/W keys, its result (m, l, o) partial.
- *            At every K/V tile the W results go through shared memory, and all warps merge them:
- *                m_new = max(m, m_w),  l = e^(m - m_new) l + e^(m_w - m_new) l_w,  O = e^(m - m_new) O + e^(m_w - m_new) o_w
- *            W Br (d + 2) numbers written, as many read, and two barriers. All of Q is read by every warp, K and V by one each.
- * split-Q    warp w has the rows [w Br/W, (w + 1) Br/W) and sweeps over all keys: what it has is final. Nothing is exchanged; all of K and V
- *            is read by every warp, Q by one each.
+ * split-K    warp w has the keys [w Bc/W, (w + 1) Bc/W) of a tile and all Br rows: its softmax is one of Bc/W keys, its result
+ *            (m, l, o) partial. At every K/V tile the W results go through shared memory, and all warps merge them:
+ *                m_new = max(m, m_w)
+ *                l = e^(m - m_new) l + e^(m_w - m_new) l_w,     O = e^(m - m_new) O + e^(m_w - m_new) o_w
+ *            W Br (d + 2) numbers written, as many read, and two barriers. All of Q is read by every warp, each key by one.
+ * split-Q    warp w has the rows [w Br/W, (w + 1) Br/W) and sweeps over all keys: what it has is final. Nothing is exchanged; all
+ *            of K and V is read by every warp, each row of Q by one.
  *
- * A merge takes one partial result after the other, in float32 as it was written; FlashAttention-1 as shipped agreed on the row maximum first
- * and then only added. Barriers are those of the exchange: a tile that a copy fills for all warps needs its own in both splits.
+ * A merge takes one partial result after the other. FlashAttention-1 as shipped agreed on the row maximum first and then only
+ * added. Barriers are those of the exchange: a tile that a copy fills for several warps needs its own in both splits.
  */
 #include "warp_split.h"
 
@@ -19,14 +20,14 @@ typedef struct {
     uint32_t warps;
 } Split;
 
-/* --------------------------------------------------------------------------------------------------------------------- split-K */
+/* -------------------------------------------------------------------------------------------------------------------- split-K */
 
 typedef struct {
     Stream *stream;
-    Tile *k, *v;     /* its keys, Bc/W x d, in shared memory */
-    Tile *s, *p, *o; /* Br x Bc/W, P over S, Br x d: its registers */
+    Tile *k, *v;                        /* its keys, Bc/W x d, in shared memory */
+    Tile *s, *p, *o;                    /* Br x Bc/W, P over S, Br x d: its registers */
     Rows *m;
-    Tile *shared_o; /* the partial result, where all warps can read it */
+    Tile *shared_o;                     /* the partial result, where all warps can read it */
     Rows *shared_l, *shared_m;
 } KeyWarp;
 
@@ -35,7 +36,7 @@ typedef struct {
     Stream *stream;
     Tile *o, *part_o;
     Rows *m, *m_new, *l, *part_m, *part_l;
-    Rows *weight, *part_weight; /* e^(m - m_new), e^(m_w - m_new) */
+    Rows *weight, *part_weight;         /* e^(m - m_new), e^(m_w - m_new) */
 } Merged;
 
 static KeyWarp key_warp(Block *b, const Attention *a, uint32_t keys)
@@ -86,19 +87,19 @@ static void partial_result(const Attention *a, const KeyWarp *warp, const Tile *
     scale(w, warp->s, a->shape.softmax_scale);
     mask(w, warp->s, i * a->Br, key, a->band);
     fill(w, warp->m, live_rows(a, i), 1, -INFINITY);
-    row_max(w, warp->m, warp->m, warp->s);  /* m_w = rowmax S_w */
-    exp_rows(w, warp->s, warp->s, warp->m); /* P_w = e^(S_w - m_w) */
-    row_sum(w, warp->shared_l, warp->s);    /* l_w = rowsum P_w, written */
+    row_max(w, warp->m, warp->m, warp->s);                  /* m_w = rowmax S_w */
+    exp_rows(w, warp->s, warp->s, warp->m);                 /* P_w = e^(S_w - m_w) */
+    row_sum(w, warp->shared_l, warp->s);                    /* l_w = rowsum P_w, written */
     convert(w, warp->p, warp->s);
-    matmul_nn(w, warp->o, warp->p, warp->v); /* o_w = P_w V_w */
-    convert(w, warp->shared_m, warp->m);     /* m_w, o_w written */
+    matmul_nn(w, warp->o, warp->p, warp->v);                /* o_w = P_w V_w */
+    convert(w, warp->shared_m, warp->m);                    /* m_w, o_w written */
     convert(w, warp->shared_o, warp->o);
 }
 
 static void merge(Merged *t, const KeyWarp *part)
 {
     Stream *w = t->stream;
-    convert(w, t->part_m, part->shared_m); /* each number is read once */
+    convert(w, t->part_m, part->shared_m);                  /* each number is read once */
     convert(w, t->part_l, part->shared_l);
     convert(w, t->part_o, part->shared_o);
     rows_max(w, t->m_new, t->m, t->part_m);
@@ -146,12 +147,12 @@ static void split_keys_block(Block *b, const void *arguments, uint64_t i)
     store(t.stream, a->L, i * a->Br, t.weight);
 }
 
-/* --------------------------------------------------------------------------------------------------------------------- split-Q */
+/* -------------------------------------------------------------------------------------------------------------------- split-Q */
 
 typedef struct {
     Stream *stream;
-    Tile *q;         /* its rows, Br/W x d, in shared memory */
-    Tile *s, *p, *o; /* Br/W x Bc, P over S, Br/W x d: its registers */
+    Tile *q;                            /* its rows, Br/W x d, in shared memory */
+    Tile *s, *p, *o;                    /* Br/W x Bc, P over S, Br/W x d: its registers */
     Rows *m, *m_new, *l, *alpha;
 } QueryWarp;
 

@@ -4,7 +4,7 @@
  *     attn fa2 --pass bwd --causal --mode numeric
  *
  * Each sweep point is a run: its parameters, the ledger (what moved, per kernel, tensor and level), the totals, the closed form beside them, and in
- * numeric mode the error against the float64 oracle. A total that differs from its closed form ends the program with exit code 1.
+ * numeric mode the error against the float64 oracle, in time mode the modelled time. A total that differs from its closed form ends the program with exit code 1.
  * Without --block-q, --block-k or --sram the tiles are the real kernel's, made smaller where they do not fit.
  */
 #include "support/experiment.h"
@@ -20,7 +20,7 @@
 static const Column param_columns[] = {
     {"algorithm", "", "the kernel that was run"},
     {"pass", "", "forward or backward"},
-    {"mode", "", "count: walked without data; numeric: computed"},
+    {"mode", "", "count: walked without data; time: also timed; numeric: computed"},
     {"hw", "", "hardware profile"},
     {"l2", "", "L2 model: none, or ideal (each byte from HBM once per launch)"},
     {"dtype", "", "element type of Q, K, V, O"},
@@ -75,6 +75,20 @@ static const Column total_columns[] = {
 static const TableSpec totals_spec = {"totals", "Totals", total_columns, sizeof total_columns / sizeof total_columns[0]};
 static const TableSpec closed_form_spec = {"closed_form", "Closed form", total_columns, sizeof total_columns / sizeof total_columns[0] - 2};
 
+static const Column time_columns[] = {
+    {"cycles", "cycles", "all launches, on the whole chip; modelled"},
+    {"time_us", "us", "cycles at the tensor clock"},
+    {"tflops", "TFLOP/s", "matmul_flops_convention over the time"},
+    {"bound", "", "what most of the longest launch's time goes to: a unit, latency, L2 or HBM"},
+    {"blocks_per_sm", "", "resident blocks of the longest launch"},
+    {"tensor", "%", "utilization of the tensor cores"},
+    {"mufu", "%", "of the exponential units"},
+    {"issue", "%", "of the instruction issue slots"},
+    {"smem", "%", "of shared memory"},
+    {"copy", "%", "of the paths between L2 and the SMs"},
+};
+static const TableSpec time_spec = {"time", "Time (a model: see README, what is modelled)", time_columns, sizeof time_columns / sizeof time_columns[0]};
+
 static const Column error_columns[] = {
     {"max_abs_O", "", "max |O - oracle|, oracle in float64"},
     {"max_abs_L", "", "max |L - oracle|; 0 when the algorithm keeps no L"},
@@ -90,13 +104,12 @@ static const Column backward_error_columns[] = {
 };
 static const TableSpec backward_error_spec = {"backward_error", "Error against the float64 oracle", backward_error_columns, 4};
 
-static const TableSpec *const tables[] = {&params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &error_spec, &backward_error_spec};
+static const TableSpec *const tables[] = {&params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &time_spec, &error_spec, &backward_error_spec};
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
 static bool refuse_what_is_missing(const Options *o, Status *status)
 {
-    if (o->mode == OPTION_MODE_TIME) return status_fail(status, STATUS_INFEASIBLE, "--mode time is not part of this version; allowed: count, numeric");
     if (o->mode == OPTION_MODE_NUMERIC && (o->dtype == ELEMENT_E4M3 || o->dtype == ELEMENT_E5M2))
         return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8 can only be counted in this version; numeric: f64, f32, bf16, fp16");
     return true;
@@ -137,6 +150,7 @@ static bool choose_tiles(const Context *cx, const Algorithm *algorithm, const At
 static MachineConfig machine_config(const Options *o)
 {
     return (MachineConfig){.mode = o->mode == OPTION_MODE_NUMERIC ? MODE_NUMERIC : MODE_COUNT, .l2 = o->l2,
+                           .time = o->mode == OPTION_MODE_TIME,
                            .precision = o->dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32};
 }
 
@@ -210,6 +224,31 @@ static void write_totals(Report *report, Run *run, const AttentionRun *ran, uint
     cell_count(totals, ran->totals.register_peak_bytes);
 }
 
+/* Launches follow one another: cycles and busy times add up. Three digits: more would promise too much. */
+static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, uint64_t convention)
+{
+    LaunchTime sum = {0};
+    const LaunchTime *longest = &sum;
+    for (uint32_t i = 0; i < ran->machine.launch_count; i++) {
+        const LaunchTime *time = &ran->machine.launches[i].time;
+        sum.cycles += time->cycles;
+        for (int unit = 0; unit < UNIT_KINDS; unit++) sum.busy[unit] += time->busy[unit];
+        if (i == 0 || time->cycles > longest->cycles) longest = time;
+    }
+    const double microseconds = (double)sum.cycles * 1e6 / (double)hw->tensor_clock_hz;
+    Table *t = run->time = run_table(report, &time_spec);
+    table_row(t);
+    cell_count(t, sum.cycles);
+    cell_significant(t, microseconds, 3);
+    cell_significant(t, sum.cycles > 0 ? (double)convention / microseconds * 1e-6 : 0.0, 3);
+    cell_text(t, longest->bound);
+    cell_count(t, longest->blocks_per_sm);
+    for (int unit = 0; unit < UNIT_KINDS; unit++) {
+        const double whole = (double)sum.cycles * (double)hw->sm_count;
+        cell_significant(t, whole > 0 ? 100.0 * (double)sum.busy[unit] / whole : 0.0, 3);
+    }
+}
+
 static bool write_error(Report *report, Run *run, const Attention *attention, const Machine *machine)
 {
     ForwardError error;
@@ -255,6 +294,7 @@ static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
     write_params(report, run, cx, ran);
     write_ledger(report, run, &ran->machine);
     write_totals(report, run, ran, convention);
+    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, convention);
     if (!numeric) return true;
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }

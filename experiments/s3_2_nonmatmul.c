@@ -1,15 +1,15 @@
-/* s3_2_nonmatmul.c - lecture §3.2: operations that are no matrix products, what FlashAttention-2 saves of them, and what they cost.
+/* s3_2_nonmatmul.c - lecture §3.2: operations that are no matrix products, what they cost, what FlashAttention-2 saves of them.
  *
  * Every operation of a kernel has a price per element (printed below): an element-wise addition, multiplication, division,
  * comparison or exponential is 1, e^(x - m) is 2, adding P V to O is 1 per element of O, L = m + log l is 0. One head, no mask:
  *
  *     standard   5 N²                                      max, subtract, exp, sum, divide
- *     FA1        5 N² + Tc (4 N d + 8 N)                   scale instead of divide; O scaled, P V scaled, added, divided at every step
+ *     FA1        5 N² + Tc (4 N d + 8 N)                   scale instead of divide; O, P V scaled, added, divided at every step
  *     FA2        5 N² + Tc (2 N d + 4 N) + N d             O scaled, added at every step; divided once
  *
  * Elements are counted by walks of the three kernels on the profile `unbounded` and multiplied by the prices. The rule is the
- * lecture's only in its results: the text gives 7.41M and 6.39M, not the weights. They pin N = 1024 and one head; the rule here is
- * the one in which each operation of the two listings can be named, and others that give the same integers are listed beside it.
+ * lecture's only in its results: the text gives 7.41M and 6.39M, not the weights. They pin N = 1024 and one head; the rule here
+ * is the one in which each operation of the two listings can be named, and others that give the same integers stand beside it.
  * The time columns say what the text says: units that take turns, 312 TFLOP/s for products and 19.5 TFLOP/s for everything else.
  * That is wrong in two ways that the last tables show: exponentials run on a slower unit (§4.2), and units overlap (§4.3).
  */
@@ -358,9 +358,8 @@ static void add_operations(const Work work[VERSIONS], Report *report)
         report_check(report, sum, work[v].nonmatmul, "the operations listed are all that cost something");
     }
     table_note(table, "Free: loads, stores, products, masks, conversions, L = m + log l.");
-    table_note(
-        table,
-        "FA1 and FA2 share the first four lines. Below them FA2 saves a scaling and a division of O at every step, and half");
+    table_note(table, "FA1 and FA2 share the first four lines. Below them FA2 saves a scaling and a division of O at every "
+                      "step, and half");
     table_note(table, "of the row statistics.");
 }
 
@@ -393,9 +392,8 @@ static void add_shares(const Context *context, const Profile *machine, Prices pr
     }
     table_note(table,
                "16x: 312 / 19.5 TFLOP/s of the A100. Units take turns here; a kernel that overlaps them hides a part (4.3).");
-    table_note(
-        table,
-        "Standard attention has the fewest and is still the slowest: its time goes into HBM traffic (1.4), not seen here.");
+    table_note(table, "Standard attention has the fewest and is still the slowest: its time goes into HBM traffic (1.4), "
+                      "not seen here.");
 }
 
 static void add_groups(const Work work[VERSIONS], Report *report)
@@ -490,9 +488,8 @@ static void add_rules(const Work *fa1, const Work *fa2, Report *report)
         report_check(report, fa1->nonmatmul, one, "FA1 against our rule");
         report_check(report, fa2->nonmatmul, two, "FA2 against our rule");
     }
-    table_note(
-        table,
-        "The text does not say how it counts. Its shares of time need 4N²d = 268.4M: N = 1024 and one head are sure, block");
+    table_note(table, "The text does not say how it counts. Its shares of time need 4N²d = 268.4M: N = 1024 and one head "
+                      "are sure, block");
     table_note(table, "and weights are not.");
 }
 
@@ -525,9 +522,8 @@ static void add_prices(const Chips *chips, Report *report)
     price_row(table, "h200, measured", H200_WGMMA, H200_FFMA_FLOPS, H200_EX2);
     table_note(table, "Tensor cores double from A100 to H100 to B200, MUFU stays at 16 (the B300 has 32): the price of exp "
                       "doubles (4.2, 5.1).");
-    table_note(
-        table,
-        "19.5 TFLOP/s counts a fused multiply-add as two: an addition that fuses with nothing costs 32x on an A100, not 16x.");
+    table_note(table, "19.5 TFLOP/s counts a fused multiply-add as two: an addition that fuses with nothing costs 32x on "
+                      "an A100, not 16x.");
     table_note(table,
                "h200, measured: micro-benchmarks (CUDA C++, clock64): wgmma 4,094 FLOP, FFMA 106.9, ex2 16.0 per SM and cycle.");
 }
@@ -607,12 +603,10 @@ static void add_silicon(const Context *context, const Profile *machine, Report *
     }
     table_note(table,
                "Five per score is what the chip does: one FMUL, two FADD, one MUFU, and a comparison, which has no counter.");
-    table_note(
-        table,
-        "Row statistics are computed by the four lanes that share a row: 4 to 5 times as often as counted, and still little.");
-    table_note(
-        table,
-        "Adding P V to O (one per element of O and step, 8 %% of FA2's count at d = 64) is free: tensor cores accumulate.");
+    table_note(table, "Row statistics are computed by the four lanes that share a row: 4 to 5 times as often as counted, "
+                      "and still little.");
+    table_note(table, "Adding P V to O (one per element of O and step, 8 %% of FA2's count at d = 64) is free: tensor "
+                      "cores accumulate.");
     table_note(table, "All but tensor: the rest is comparisons, conversion of P to BF16, addresses, loads and barriers.");
     table_note(table, "Source: one H200, PyTorch 2.11 flash_fwd_kernel (CUDA 13.0), BF16, 16 heads, Nsight Compute, one launch.");
 }

@@ -5,13 +5,15 @@
  *     blocks(FA1) = batch * heads              blocks(FA2) = batch * heads * ceil(N / Br)
  *     waves = ceil(blocks / SMs)               utilisation = blocks / (waves * SMs)
  *
- * Long sequences come in small batches, so FA1 leaves most SMs idle. FA2 does not, but its last wave may be short: 256 blocks on the
- * 108 SMs of an A100 take three waves, the third with 40 blocks. The block counts are those of the launches that the machine walks.
+ * Long sequences come in small batches, so FA1 leaves most SMs idle. FA2 does not, but its last wave may be short: 256 blocks on
+ * the 108 SMs of an A100 take three waves, the third with 40 blocks. The block counts are those of the launches that the machine
+ * walks.
  *
- * The lecture's model gives a block an SM of its own. Real FlashAttention-2 blocks share: registers and shared memory hold two of them.
- * That halves the waves but not the time, because two residents slow each other down. The last table compares three models with an
- * H200: waves of one block per SM; waves of two; and two per SM whose speed depends on whether the neighbour is there (sim/chip_schedule.h).
- * What this leaves out: L2 and HBM, which all blocks share, and blocks of different lengths (s4_5_scheduling).
+ * The lecture's model gives a block an SM of its own. Real FlashAttention-2 blocks share: registers and shared memory hold two of
+ * them. That halves the waves but not the time, because two residents slow each other down. The last table compares three models
+ * with an H200: waves of one block per SM; waves of two; and two per SM whose speed depends on whether the neighbour is there
+ * (sim/chip_schedule.h). What this leaves out: L2 and HBM, which all blocks share, and blocks of different lengths
+ * (s4_5_scheduling).
  */
 #include "support/experiment.h"
 #include "support/h200_waves.h"
@@ -39,7 +41,8 @@ static bool load_chips(const Context *context, Chips *chips)
 {
     bool known = false;
     for (chips->count = 0; chips->count < CHIPS; chips->count++) {
-        if (!profile_load(chip_names[chips->count], context->alloc, &chips->profiles[chips->count], context->status)) return false;
+        if (!profile_load(chip_names[chips->count], context->alloc, &chips->profiles[chips->count], context->status))
+            return false;
         known = known || strcmp(chip_names[chips->count], context->hw->name) == 0;
     }
     if (!known) chips->profiles[chips->count++] = *context->hw;
@@ -61,8 +64,8 @@ static bool see_launch(const Context *context, const Algorithm *algorithm, const
     const bool ok = attention_count(&run, algorithm, shape, tiles, L2_IDEAL, profile, context->alloc, context->status);
     if (ok) {
         const LaunchRecord *record = &run.machine.launches[run.machine.launch_count - 1];
-        *seen = (LaunchSeen){run.setup.tiles, algorithm->geometry(shape, run.setup.tiles), record->blocks, record->smem_peak_bytes,
-                             record->register_peak_bytes};
+        *seen = (LaunchSeen){run.setup.tiles, algorithm->geometry(shape, run.setup.tiles), record->blocks,
+                             record->smem_peak_bytes, record->register_peak_bytes};
     }
     attention_run_free(&run);
     return ok;
@@ -95,7 +98,8 @@ static bool count_blocks(const Context *context, const AttentionShape *shape, ui
     blocks->fa1 = fa1.blocks;
     blocks->fa2 = fa2.blocks;
     blocks->fa1_formula = heads;
-    blocks->fa2_formula = checked_mul(heads, ceil_div(shape->seqlen_q, Br), "blocks (batch * heads * ceil(N / Br))", context->status);
+    blocks->fa2_formula =
+        checked_mul(heads, ceil_div(shape->seqlen_q, Br), "blocks (batch * heads * ceil(N / Br))", context->status);
     return status_ok(context->status);
 }
 
@@ -148,7 +152,8 @@ static const Column resident_columns[] = {
     {"last wave", "", "blocks in it"},
     {"utilisation", "%", "blocks / (waves * slots)"},
 };
-static const TableSpec resident_table = {"resident", "The lecture's last row with one and with two blocks per SM", resident_columns, 8};
+static const TableSpec resident_table = {"resident", "The lecture's last row with one and with two blocks per SM",
+                                         resident_columns, 8};
 
 static const Column staircase_columns[] = {
     {"heads", "", "of one sequence, N = 2,048, d = 128: 16 blocks each"},
@@ -183,8 +188,9 @@ static const ClaimSpec claims[] = {
 };
 
 static const TableSpec *const tables[] = {&utilisation_table, &occupancy_table, &resident_table, &staircase_table};
-static const ProgramOption options[] = {{OPTION_BATCH, "8,4,2,1"}, {OPTION_HEADS, "16"},    {OPTION_KV_HEADS, NULL}, {OPTION_SEQLEN, "2k"},
-                                        {OPTION_HEAD_DIM, "128"},  {OPTION_BLOCK_Q, "128"}, {OPTION_DTYPE, "bf16"}};
+static const ProgramOption options[] = {{OPTION_BATCH, "8,4,2,1"}, {OPTION_HEADS, "16"},     {OPTION_KV_HEADS, NULL},
+                                        {OPTION_SEQLEN, "2k"},     {OPTION_HEAD_DIM, "128"}, {OPTION_BLOCK_Q, "128"},
+                                        {OPTION_DTYPE, "bf16"}};
 
 /* ---- utilisation ---- */
 
@@ -196,8 +202,10 @@ static bool utilisation_cells(const Context *context, Table *table, uint64_t blo
         cell_count(table, waves.waves);
         cell_count(table, waves.last);
     }
-    if (blocks > 0) cell_decimals(table, percent(waves.utilisation), 1);
-    else cell_empty(table);
+    if (blocks > 0)
+        cell_decimals(table, percent(waves.utilisation), 1);
+    else
+        cell_empty(table);
     return true;
 }
 
@@ -223,7 +231,8 @@ static bool add_utilisation(const Context *context, Report *report, const Chips 
         report_check(report, blocks.fa1, blocks.fa1_formula, "blocks of FA1");
         cell_check(table, blocks.fa2, blocks.fa2_formula, "blocks of FA2");
     }
-    table_note(table, "Utilisation counts SMs, not time: an SM with a block counts as used. Rows above the last are ours, the lecture's are lost.");
+    table_note(table, "Utilisation counts SMs, not time: an SM with a block counts as used. Rows above the last are ours, the "
+                      "lecture's are lost.");
     return true;
 }
 
@@ -233,8 +242,10 @@ static void occupancy_cells(Table *table, const Occupancy *o)
 {
     static const OccupancyLimit shown[] = {OCCUPANCY_REGISTERS, OCCUPANCY_SHARED_MEMORY, OCCUPANCY_THREADS};
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
-        if (o->by[shown[i]] == PROFILE_UNLIMITED) cell_text(table, "unlimited");
-        else cell_count(table, o->by[shown[i]]);
+        if (o->by[shown[i]] == PROFILE_UNLIMITED)
+            cell_text(table, "unlimited");
+        else
+            cell_count(table, o->by[shown[i]]);
     }
     if (o->blocks == PROFILE_UNLIMITED) {
         cell_text(table, "unlimited");
@@ -251,7 +262,8 @@ static bool fa2_occupancy(const Context *context, const Profile *chip, uint64_t 
 {
     const AttentionShape shape = attention_shape(1024, head_dim);
     return see_launch(context, &algorithm_fa2, &shape, (TileSize){0, 0}, chip, seen) &&
-           blocks_per_sm(chip, seen->smem_bytes, seen->geometry.threads, seen->geometry.registers_per_thread, occupancy, context->status);
+           blocks_per_sm(chip, seen->smem_bytes, seen->geometry.threads, seen->geometry.registers_per_thread, occupancy,
+                         context->status);
 }
 
 static bool fa2_row(const Context *context, Table *table, const Profile *chip, uint64_t head_dim)
@@ -272,7 +284,8 @@ static bool fa2_row(const Context *context, Table *table, const Profile *chip, u
     return true;
 }
 
-/* cuDNN 9.19's Hopper kernel by Nsight Compute: 384 threads (a producer and two consumer warpgroups), 168 registers on average. */
+/* cuDNN 9.19's Hopper kernel by Nsight Compute: 384 threads (a producer and two consumer warpgroups), 168 registers on average.
+ */
 static bool cudnn_row(const Context *context, Table *table, const Profile *chip, uint64_t head_dim, uint64_t smem_bytes)
 {
     enum { THREADS = 384, REGISTERS = 168 };
@@ -297,13 +310,16 @@ static bool add_occupancy(const Context *context, Report *report, const Chips *c
     Table *table = report_table(report, &occupancy_table);
     for (size_t c = 0; c < chips->count; c++) {
         for (size_t i = 0; i < 2; i++) {
-            if (profile_has(&chips->profiles[c], algorithm_fa2.instruction) && !fa2_row(context, table, &chips->profiles[c], head_dims[i]))
+            if (profile_has(&chips->profiles[c], algorithm_fa2.instruction) &&
+                !fa2_row(context, table, &chips->profiles[c], head_dims[i]))
                 return false;
         }
     }
-    if (!cudnn_row(context, table, &chips->profiles[H200], 64, 134144) || !cudnn_row(context, table, &chips->profiles[H200], 128, 232448))
+    if (!cudnn_row(context, table, &chips->profiles[H200], 64, 134144) ||
+        !cudnn_row(context, table, &chips->profiles[H200], 128, 232448))
         return false;
-    table_note(table, "An H200's counters say the same of FA2 as shipped: 128 threads, 255 registers, 49,152 bytes at d = 64, 65,536 at d = 128.");
+    table_note(table, "An H200's counters say the same of FA2 as shipped: 128 threads, 255 registers, 49,152 bytes at d = 64, "
+                      "65,536 at d = 128.");
     table_note(table, "Fewer registers per thread would make room for a third block, but the tiles alone need most of the 255.");
     return true;
 }
@@ -337,7 +353,9 @@ static bool add_resident(const Context *context, Report *report, const Chips *ch
         if (!fa2_occupancy(context, chip, 128, &seen, &occupancy)) return false;
         if (occupancy.blocks > 1 && !resident_row(context, table, chip, BLOCKS, min_u64(occupancy.blocks, BLOCKS))) return false;
     }
-    table_note(table, "Two per SM: the A100 needs two waves, not three, the Hopper chips one. The time of a wave is another one, though:");
+    table_note(
+        table,
+        "Two per SM: the A100 needs two waves, not three, the Hopper chips one. The time of a wave is another one, though:");
     table_note(table, "with 216 slots the last 40 blocks run one per SM, and faster than with a neighbour.");
     return true;
 }
@@ -348,7 +366,7 @@ static bool add_resident(const Context *context, Report *report, const Chips *ch
 typedef struct {
     uint64_t sm_count;
     uint64_t cudnn_launch, cudnn_wave;
-    uint64_t fa2_launch, fa2_time[2];   /* of a block alone, and beside a neighbour */
+    uint64_t fa2_launch, fa2_time[2]; /* of a block alone, and beside a neighbour */
 } Staircase;
 
 enum { BLOCKS_PER_HEAD = 16, MOST_BLOCKS = 640 };
@@ -381,15 +399,16 @@ static double microseconds(uint64_t ten_nanoseconds) { return (double)ten_nanose
 
 static double off_percent(uint64_t model, uint64_t measured) { return 100 * ((double)model / (double)measured - 1); }
 
-static bool staircase_row(const Context *context, Table *table, const Staircase *model, const H200Staircase *measured, double *worst)
+static bool staircase_row(const Context *context, Table *table, const Staircase *model, const H200Staircase *measured,
+                          double *worst)
 {
     enum { BAR = 48 };
     static const char bar[BAR + 1] = "################################################";
     const uint64_t blocks = measured->heads * BLOCKS_PER_HEAD;
     uint64_t shared;
     Waves one, two;
-    if (!count_waves(blocks, model->sm_count, 1, &one, context->status) || !count_waves(blocks, model->sm_count, 2, &two, context->status) ||
-        !shared_time(context, model, blocks, &shared))
+    if (!count_waves(blocks, model->sm_count, 1, &one, context->status) ||
+        !count_waves(blocks, model->sm_count, 2, &two, context->status) || !shared_time(context, model, blocks, &shared))
         return false;
     const double off = off_percent(shared, measured->flash);
     table_row(table);
@@ -401,8 +420,10 @@ static bool staircase_row(const Context *context, Table *table, const Staircase 
     cell_decimals(table, microseconds(measured->cudnn), 1);
     cell_decimals(table, microseconds(shared), 1);
     cell_decimals(table, microseconds(measured->flash), 1);
-    if (measured->heads >= H200_UNSPLIT_HEADS) cell_decimals(table, off, 1);
-    else cell_text(table, "split");
+    if (measured->heads >= H200_UNSPLIT_HEADS)
+        cell_decimals(table, off, 1);
+    else
+        cell_text(table, "split");
     cell_textf(table, "%.*s", (int)(measured->flash / 600), bar);
     if (measured->heads >= H200_UNSPLIT_HEADS && off * off > *worst * *worst) *worst = off;
     return true;
@@ -416,12 +437,19 @@ static bool add_staircase(const Context *context, Report *report, const Chips *c
     double worst = 0;
     for (size_t i = 0; i < rows; i++)
         if (!staircase_row(context, table, &model, &h200_staircase[i], &worst)) return false;
-    table_note(table, "FA2 climbs at 132, 264, 396 and 528 blocks, by turns a small and a large step: a first block on an SM costs %.1f us, a",
-               microseconds(model.fa2_time[0]));
-    table_note(table, "second one beside it makes that %.1f us for both. No counting of whole waves has steps of two sizes.", microseconds(model.fa2_time[1]));
-    table_note(table, "The shared-SM model has three numbers: an empty launch (%.2f us, measured) and the two above; it is off by at most %.1f %%.",
+    table_note(
+        table,
+        "FA2 climbs at 132, 264, 396 and 528 blocks, by turns a small and a large step: a first block on an SM costs %.1f us, a",
+        microseconds(model.fa2_time[0]));
+    table_note(table, "second one beside it makes that %.1f us for both. No counting of whole waves has steps of two sizes.",
+               microseconds(model.fa2_time[1]));
+    table_note(table,
+               "The shared-SM model has three numbers: an empty launch (%.2f us, measured) and the two above; it is off by at "
+               "most %.1f %%.",
                microseconds(model.fa2_launch), worst < 0 ? -worst : worst);
-    table_note(table, "split: with fewer than 0.8 * 2 * 132 = 211 blocks of 64 rows (7 heads have 224) FlashAttention-2 splits the keys too.");
+    table_note(
+        table,
+        "split: with fewer than 0.8 * 2 * 132 = 211 blocks of 64 rows (7 heads have 224) FlashAttention-2 splits the keys too.");
     return true;
 }
 
@@ -464,26 +492,29 @@ static bool run(Context *context, Report *report)
     if (!load_chips(context, &chips)) return false;
     report_param_text(report, "hw", context->hw->name);
     report_param_text(report, "dtype", option_choice(OPTION_DTYPE, (int)context->options->dtype));
-    return add_utilisation(context, report, &chips) && add_occupancy(context, report, &chips) && add_resident(context, report, &chips) &&
-           add_staircase(context, report, &chips) && judge_claims(context, report, &chips);
+    return add_utilisation(context, report, &chips) && add_occupancy(context, report, &chips) &&
+           add_resident(context, report, &chips) && add_staircase(context, report, &chips) &&
+           judge_claims(context, report, &chips);
 }
 
 const Experiment experiment_s3_3_parallelism = {
-    .program = {
-        .name = "s3_3_parallelism",
-        .purpose = "thread blocks, waves and busy SMs (lecture 3.3)",
-        .examples = {"", "--batch 1 --heads 8,16,32 --seqlen 1k,4k,16k"},
-        .options = options,
-        .option_count = sizeof options / sizeof options[0],
-    },
-    .report = {
-        .section = "3.3",
-        .title_en = "Parallel over the sequence",
-        .title_zh = "沿序列维并行",
-        .tables = tables,
-        .table_count = sizeof tables / sizeof tables[0],
-        .claims = claims,
-        .claim_count = sizeof claims / sizeof claims[0],
-    },
+    .program =
+        {
+            .name = "s3_3_parallelism",
+            .purpose = "thread blocks, waves and busy SMs (lecture 3.3)",
+            .examples = {"", "--batch 1 --heads 8,16,32 --seqlen 1k,4k,16k"},
+            .options = options,
+            .option_count = sizeof options / sizeof options[0],
+        },
+    .report =
+        {
+            .section = "3.3",
+            .title_en = "Parallel over the sequence",
+            .title_zh = "沿序列维并行",
+            .tables = tables,
+            .table_count = sizeof tables / sizeof tables[0],
+            .claims = claims,
+            .claim_count = sizeof claims / sizeof claims[0],
+        },
     .run = run,
 };

@@ -1,7 +1,7 @@
 /* s3_4_warp_split.c - lecture §3.4: how the warps of a thread block share a tile of scores.
  *
- *     split-K   each of W warps takes 1/W of the keys of a K/V tile for all Br rows: W partial results (m, l, o) per tile, which go
- *               through shared memory, are synchronised and merged
+ *     split-K   each of W warps takes 1/W of the keys of a K/V tile for all Br rows: W partial results (m, l, o) per tile, which
+ *               go through shared memory, are synchronised and merged
  *     split-Q   each warp takes 1/W of the rows and all keys: its result is final, nothing is exchanged
  *
  * Both are kernels in which every warp is a stream with tiles of its own (algos/warp_split.c), run on real data and counted. What
@@ -548,9 +548,8 @@ static void add_cycles(const Context *context, const Profile *profile, Report *r
         }
     table_note(table,
                "At the lecture's shape split-K makes shared memory the bottleneck of every chip, before barriers and waiting.");
-    table_note(
-        table,
-        "Instructions: FlashAttention-2's mma.sync (its rate on a b200 is assumed to be Hopper's). wgmma and tcgen05 read");
+    table_note(table, "Instructions: FlashAttention-2's mma.sync (its rate on a b200 is assumed to be Hopper's). wgmma and "
+                      "tcgen05 read");
     table_note(table, "an operand for 64 or 128 rows at once (5.1).");
 }
 
@@ -584,9 +583,8 @@ static void add_warps(const Context *context, const Profile *profile, Report *re
         ratio_cell(table, &keys, &queries);
         cell_text(table, keys.walked ? "walk" : "formula");
     }
-    table_note(
-        table,
-        "Split-K: exchange and reads of Q grow with W. Split-Q: reads of K and V do. (One warp alone exchanges with itself.)");
+    table_note(table, "Split-K: exchange and reads of Q grow with W. Split-Q: reads of K and V do. (One warp alone "
+                      "exchanges with itself.)");
 }
 
 typedef struct {
@@ -714,9 +712,8 @@ static void add_silicon(const Context *context, const Profile *profile, Report *
         cell_count(table, k);
         cell_decimals(table, (double)k / (double)counters[i].wavefronts, 2);
     }
-    table_note(
-        table,
-        "The shipped kernel reads what split-Q must: all of K and V in every warp. 5 to 8 %% come on top; O, which leaves");
+    table_note(table, "The shipped kernel reads what split-Q must: all of K and V in every warp. 5 to 8 %% come on top; O, "
+                      "which leaves");
     table_note(table, "through shared memory, is part of that.");
     table_note(table, "Source: one H200, PyTorch 2.11 flash_fwd_kernel (CUDA 13.0), BF16, 16 heads, Nsight Compute, one launch.");
 }

@@ -1,8 +1,9 @@
 /* chip_schedule.c - list scheduling with a binary heap; see chip_schedule.h for the model.
  *
- * Two engines. When a block's length does not depend on its neighbours, each slot is one entry of a heap ordered by (time it is free,
- * slot): a block costs one sift. When the blocks of an SM share it, the heap holds SMs by the time at which their next resident ends. All
- * residents of an SM advance together, so whenever one ends what the others have left is a whole number: no rounding anywhere.
+ * Two engines. When a block's length does not depend on its neighbours, each slot is one entry of a heap ordered by (time it is
+ * free, slot): a block costs one sift. When the blocks of an SM share it, the heap holds SMs by the time at which their next
+ * resident ends. All residents of an SM advance together, so whenever one ends what the others have left is a whole number: no
+ * rounding anywhere.
  */
 #include "chip_schedule.h"
 
@@ -21,12 +22,12 @@ static uint64_t held(uint64_t capacity, uint64_t need)
 
 static bool check_one(uint64_t need, uint64_t there, const char *what, const char *whom, const Profile *profile, Status *status)
 {
-    return need <= there || status_fail(status, STATUS_INFEASIBLE, "a block needs %" PRIu64 " %s; %s has %" PRIu64 " per %s", need, what,
-                                        profile->name, there, whom);
+    return need <= there || status_fail(status, STATUS_INFEASIBLE, "a block needs %" PRIu64 " %s; %s has %" PRIu64 " per %s",
+                                        need, what, profile->name, there, whom);
 }
 
-bool blocks_per_sm(const Profile *profile, uint64_t smem_bytes, uint64_t threads, uint64_t registers_per_thread, Occupancy *occupancy,
-                   Status *status)
+bool blocks_per_sm(const Profile *profile, uint64_t smem_bytes, uint64_t threads, uint64_t registers_per_thread,
+                   Occupancy *occupancy, Status *status)
 {
     *occupancy = (Occupancy){0};
     if (threads == 0) return status_fail(status, STATUS_USAGE, "a block has 0 threads; at least 1 is needed");
@@ -45,7 +46,8 @@ bool blocks_per_sm(const Profile *profile, uint64_t smem_bytes, uint64_t threads
         return false;
     occupancy->by[OCCUPANCY_REGISTERS] = held(profile->registers_per_sm, registers);
     occupancy->by[OCCUPANCY_SHARED_MEMORY] = held(profile->smem_bytes_per_sm, smem);
-    occupancy->by[OCCUPANCY_THREADS] = held(profile->max_threads_per_sm, checked_mul(warps, profile->warp_size, "threads", status));
+    occupancy->by[OCCUPANCY_THREADS] =
+        held(profile->max_threads_per_sm, checked_mul(warps, profile->warp_size, "threads", status));
     occupancy->by[OCCUPANCY_BLOCKS] = profile->max_blocks_per_sm;
     for (int i = 1; i < OCCUPANCY_LIMITS; i++)
         if (occupancy->by[i] < occupancy->by[occupancy->limit]) occupancy->limit = (OccupancyLimit)i;
@@ -95,10 +97,18 @@ static void merge(uint64_t *to, const uint64_t *from, uint64_t first, uint64_t m
     }
 }
 
+static bool is_descending(const uint64_t *order, uint64_t count, const uint64_t *work)
+{
+    for (uint64_t i = 1; i < count; i++)
+        if (work[order[i]] > work[order[i - 1]]) return false;
+    return true;
+}
+
 /* Sorts order[0, count) by merging runs of 1, 2, 4, ...; the result may lie in `spare`, and is copied back then. */
 static void sort_descending(uint64_t *order, uint64_t *spare, uint64_t count, const uint64_t *work)
 {
     uint64_t *from = order, *to = spare;
+    if (is_descending(order, count, work)) return;
     for (uint64_t width = 1; width < count; width *= 2) {
         for (uint64_t first = 0; first < count; first += 2 * width)
             merge(to, from, first, min_u64(first + width, count), min_u64(first + 2 * width, count), work);
@@ -181,12 +191,12 @@ typedef struct {
     ChipSchedule *schedule;
     const BlockList *list;
     const ChipSlots *chip;
-    uint64_t next;                      /* place in the list */
+    uint64_t next; /* place in the list */
     Alloc *alloc;
     Status *status;
 } Dispatcher;
 
-static const uint64_t nowhere = UINT64_MAX;     /* the SM of a block that was not handed out yet */
+static const uint64_t nowhere = UINT64_MAX; /* the SM of a block that was not handed out yet */
 
 /* Takes the next block of the list for `sm` at `time`. UINT64_MAX when the order is wrong. */
 static uint64_t take(Dispatcher *x, uint64_t sm, uint64_t time)
@@ -194,14 +204,15 @@ static uint64_t take(Dispatcher *x, uint64_t sm, uint64_t time)
     const uint64_t place = x->next++, block = x->list->order == NULL ? place : x->list->order[place];
     ChipSchedule *schedule = x->schedule;
     if (block >= schedule->count || schedule->blocks[block].sm != nowhere) {
-        status_fail(x->status, STATUS_USAGE, "the order of %" PRIu64 " blocks is no permutation: place %" PRIu64 " holds %" PRIu64,
-                    schedule->count, place, block);
+        status_fail(x->status, STATUS_USAGE,
+                    "the order of %" PRIu64 " blocks is no permutation: place %" PRIu64 " holds %" PRIu64, schedule->count, place,
+                    block);
         return UINT64_MAX;
     }
     SmLoad *load = &schedule->sms[sm];
     schedule->blocks[block].sm = sm;
     schedule->blocks[block].start = time;
-    load->work += x->list->work[block];         /* at most the sum over all blocks, which was checked */
+    load->work += x->list->work[block]; /* at most the sum over all blocks, which was checked */
     load->blocks++;
     return block;
 }
@@ -228,7 +239,8 @@ static uint64_t run_block(Dispatcher *x, Worker *worker, uint64_t block, uint64_
     const uint64_t ready = checked_add(time, list->prologue, "end of a prologue", x->status);
     const uint64_t work_start = max_u64(worker->work_end, ready);
     worker->work_end = checked_add(work_start, list->work[block], "end of a block", x->status);
-    worker->epilogue_end = checked_add(max_u64(worker->work_end, worker->epilogue_end), list->epilogue, "end of a block", x->status);
+    worker->epilogue_end =
+        checked_add(max_u64(worker->work_end, worker->epilogue_end), list->epilogue, "end of a block", x->status);
     finish(x->schedule, block, worker->epilogue_end);
     if (!list->overlap) {
         worker->work_end = worker->epilogue_end;
@@ -261,17 +273,17 @@ static bool run_independent(Dispatcher *x)
 /* ---- engine 2: the blocks of an SM share it ---- */
 
 typedef struct {
-    uint64_t block, remaining;          /* work; block = nowhere: the slot is free */
+    uint64_t block, remaining; /* work; block = nowhere: the slot is free */
 } Resident;
 
 typedef struct {
     Dispatcher *dispatcher;
     uint64_t layers, sm_count;
-    const uint64_t *cost;               /* time_per_work */
-    Resident *residents;                /* [layers][sm_count] */
-    uint64_t *resident_count;           /* [sm_count] */
-    uint64_t *ended;                    /* [sm_count]: SMs of which a resident has just ended */
-    Heap heap;                          /* SMs by the end of their next block */
+    const uint64_t *cost;     /* time_per_work */
+    Resident *residents;      /* [layers][sm_count] */
+    uint64_t *resident_count; /* [sm_count] */
+    uint64_t *ended;          /* [sm_count]: SMs of which a resident has just ended */
+    Heap heap;                /* SMs by the end of their next block */
 } SharedChip;
 
 static bool shared_init(SharedChip *c, Dispatcher *x)
@@ -360,14 +372,15 @@ static bool run_shared(Dispatcher *x)
         const uint64_t time = c.heap.entries[0].time;
         uint64_t ended = 0;
         while (c.heap.count > 0 && c.heap.entries[0].time == time) {
-            const uint64_t sm = heap_pop(&c.heap).id;           /* ascending, for equal times */
+            const uint64_t sm = heap_pop(&c.heap).id; /* ascending, for equal times */
             end_next(&c, sm, time);
             c.ended[ended++] = sm;
         }
         hand_out(&c, c.ended, ended, time);
     }
     for (uint64_t b = 0; status_ok(x->status) && b < x->schedule->count; b++)
-        x->schedule->busy = checked_add(x->schedule->busy, x->schedule->blocks[b].end - x->schedule->blocks[b].start, "busy time", x->status);
+        x->schedule->busy =
+            checked_add(x->schedule->busy, x->schedule->blocks[b].end - x->schedule->blocks[b].start, "busy time", x->status);
     shared_free(&c);
     return status_ok(x->status);
 }
@@ -380,7 +393,7 @@ static void set_bound(Dispatcher *x)
     ChipSchedule *s = x->schedule;
     const BlockList *list = x->list;
     const uint64_t *cost = x->chip->time_per_work;
-    const uint64_t fixed = list->prologue + list->epilogue;     /* checked by the caller */
+    const uint64_t fixed = list->prologue + list->epilogue; /* checked by the caller */
     uint64_t longest = 0;
     for (uint64_t b = 0; b < s->count; b++) longest = max_u64(longest, list->work[b]);
     if (s->count == 0) return;
@@ -407,7 +420,8 @@ static bool check_list(const BlockList *list, const ChipSlots *chip, Status *sta
     if (chip->sm_count == 0 || chip->blocks_per_sm == 0)
         return status_fail(status, STATUS_USAGE, "a chip needs at least one SM and one block per SM");
     if (chip->time_per_work != NULL && (list->prologue > 0 || list->epilogue > 0 || list->overlap))
-        return status_fail(status, STATUS_USAGE, "prologues and epilogues on a shared SM are not modelled: make them part of the work");
+        return status_fail(status, STATUS_USAGE,
+                           "prologues and epilogues on a shared SM are not modelled: make them part of the work");
     (void)checked_add(list->prologue, list->epilogue, "prologue and epilogue", status);
     return status_ok(status);
 }
@@ -430,7 +444,8 @@ bool chip_schedule(ChipSchedule *schedule, const BlockList *list, const ChipSlot
     if (!status_ok(status) || !(chip->time_per_work == NULL ? run_independent(&x) : run_shared(&x))) return false;
     if (schedule->makespan == 0) return true;
     schedule->efficiency = (Ratio){schedule->bound, schedule->makespan};
-    schedule->busy_share = (Ratio){schedule->busy, checked_mul(schedule->slots, schedule->makespan, "slot-time of the schedule", status)};
+    schedule->busy_share =
+        (Ratio){schedule->busy, checked_mul(schedule->slots, schedule->makespan, "slot-time of the schedule", status)};
     return status_ok(status);
 }
 
@@ -449,11 +464,11 @@ typedef struct {
     const ChipSchedule *schedule;
     const uint64_t *bytes;
     uint64_t group_size;
-    uint64_t *first, *most;             /* [groups] */
-    uint64_t *following;                /* [count] */
-    uint64_t *by_start;                 /* [count] */
-    Heap ends;                          /* running blocks */
-    uint64_t now;                       /* bytes */
+    uint64_t *first, *most; /* [groups] */
+    uint64_t *following;    /* [count] */
+    uint64_t *by_start;     /* [count] */
+    Heap ends;              /* running blocks */
+    uint64_t now;           /* bytes */
 } Sweep;
 
 static void enter(Sweep *s, uint64_t block)
@@ -471,7 +486,8 @@ static void leave(Sweep *s, uint64_t block)
     const uint64_t group = block / s->group_size;
     uint64_t most = 0, *link = &s->first[group];
     while (*link != nowhere) {
-        if (*link == block) *link = s->following[block];
+        if (*link == block)
+            *link = s->following[block];
         else {
             most = max_u64(most, s->bytes[*link]);
             link = &s->following[*link];
@@ -500,8 +516,8 @@ static void sweep(Sweep *s, uint64_t capacity, Footprint *footprint, Status *sta
         const uint64_t end = s->ends.count > 0 ? s->ends.entries[0].time : UINT64_MAX, at = min_u64(start, end);
         if (s->now > capacity) {
             footprint->time_over += at - time;
-            footprint->block_time_over = checked_add(footprint->block_time_over, checked_mul(s->ends.count, at - time, "block time", status),
-                                                     "block time", status);
+            footprint->block_time_over = checked_add(
+                footprint->block_time_over, checked_mul(s->ends.count, at - time, "block time", status), "block time", status);
         }
         time = at;
         while (s->ends.count > 0 && s->ends.entries[0].time == time) leave(s, heap_pop(&s->ends).id);
@@ -516,15 +532,15 @@ static void sweep(Sweep *s, uint64_t capacity, Footprint *footprint, Status *sta
     }
 }
 
-bool schedule_footprint(const ChipSchedule *schedule, const uint64_t *bytes, uint64_t group_size, uint64_t capacity, Footprint *footprint,
-                        Status *status)
+bool schedule_footprint(const ChipSchedule *schedule, const uint64_t *bytes, uint64_t group_size, uint64_t capacity,
+                        Footprint *footprint, Status *status)
 {
     Alloc *alloc = schedule->alloc;
     const uint64_t count = schedule->count, groups = ceil_div(count, group_size);
     const char *what = "footprint of a schedule";
     uint64_t sum = 0;
     *footprint = (Footprint){0};
-    for (uint64_t b = 0; b < count; b++) sum = checked_add(sum, bytes[b], what, status);    /* no footprint is larger */
+    for (uint64_t b = 0; b < count; b++) sum = checked_add(sum, bytes[b], what, status); /* no footprint is larger */
     Sweep s = {.schedule = schedule, .bytes = bytes, .group_size = group_size};
     s.first = alloc_array(alloc, groups, sizeof *s.first, what, status);
     s.most = alloc_array(alloc, groups, sizeof *s.most, what, status);

@@ -21,7 +21,10 @@ typedef struct {
 
 enum { MOST_BLOCKS = 4096, MOST_SLOTS = 64 };
 
-static uint64_t ratio_percent_100(Ratio r) { return r.denominator > 0 ? (10000 * r.numerator + r.denominator / 2) / r.denominator : 0; }
+static uint64_t ratio_percent_100(Ratio r)
+{
+    return r.denominator > 0 ? (10000 * r.numerator + r.denominator / 2) / r.denominator : 0;
+}
 
 /* ---- waves ---- */
 
@@ -38,9 +41,9 @@ static void test_waves(Context *x)
         {216, 108, 1, 2, 108, 216, 216, 10000},
         {220, 108, 1, 3, 4, 220, 324, 6790},
         {220, 108, 2, 2, 4, 220, 432, 5093},
-        {256, 108, 1, 3, 40, 256, 324, 7901},       /* lecture 3.3 */
+        {256, 108, 1, 3, 40, 256, 324, 7901}, /* lecture 3.3 */
         {256, 132, 1, 2, 124, 256, 264, 9697},
-        {16, 132, 1, 1, 16, 16, 132, 1212},         /* exercise 11 */
+        {16, 132, 1, 1, 16, 16, 132, 1212}, /* exercise 11 */
         {528, 132, 1, 4, 132, 528, 528, 10000},
         {UINT64_MAX, 1, 1, UINT64_MAX, 1, UINT64_MAX, UINT64_MAX, 0},
     };
@@ -67,7 +70,8 @@ static void test_waves(Context *x)
 typedef enum { NATURAL, REVERSED, LONGEST_FIRST } Order;
 
 /* Schedules `work` in an order; `group`: of REVERSED, and sections of LONGEST_FIRST. */
-static void run_order(Context *x, ChipSchedule *schedule, const uint64_t *work, uint64_t count, Order order, uint64_t group, ChipSlots chip)
+static void run_order(Context *x, ChipSchedule *schedule, const uint64_t *work, uint64_t count, Order order, uint64_t group,
+                      ChipSlots chip)
 {
     static uint64_t places[MOST_BLOCKS];
     Status status = {0};
@@ -94,7 +98,8 @@ static void causal(uint64_t *work, uint64_t heads, uint64_t Tr)
     for (uint64_t i = 0; i < heads * Tr; i++) work[i] = i % Tr + 1;
 }
 
-static void check_loads(Context *x, const uint64_t *work, uint64_t count, Order order, const uint64_t *loads, uint64_t sms, const char *what)
+static void check_loads(Context *x, const uint64_t *work, uint64_t count, Order order, const uint64_t *loads, uint64_t sms,
+                        const char *what)
 {
     ChipSchedule s;
     run_order(x, &s, work, count, order, count, (ChipSlots){sms, 1, NULL});
@@ -114,7 +119,8 @@ static void test_lecture(Context *x)
     run_order(x, &s, slide, 8, NATURAL, 8, (ChipSlots){3, 1, NULL});
     static const BlockTime times[] = {{0, 0, 1}, {1, 0, 2}, {2, 0, 3}, {0, 1, 5}, {1, 2, 3}, {1, 3, 5}, {2, 3, 6}, {0, 5, 9}};
     for (size_t b = 0; b < 8; b++)
-        check_true(&x->test, s.blocks[b].sm == times[b].sm && s.blocks[b].start == times[b].start && s.blocks[b].end == times[b].end,
+        check_true(&x->test,
+                   s.blocks[b].sm == times[b].sm && s.blocks[b].start == times[b].start && s.blocks[b].end == times[b].end,
                    "the slide, natural order: who, from, to");
     check_u64(&x->test, s.bound, 7, "the slide: ceil(20/3)");
     chip_schedule_free(&s);
@@ -130,18 +136,21 @@ static void test_large(Context *x)
         uint64_t heads, Tr;
         Order order;
         uint64_t bound, makespan, percent_100;
-    } cases[] = {{16, 16, NATURAL, 17, 27, 6296},        {16, 16, LONGEST_FIRST, 17, 17, 10000}, {16, 32, NATURAL, 64, 85, 7529},
-                 {16, 32, LONGEST_FIRST, 64, 65, 9846},  {16, 64, NATURAL, 253, 292, 8664},      {16, 64, LONGEST_FIRST, 253, 253, 10000},
-                 {16, 128, NATURAL, 1001, 1076, 9303},   {16, 128, LONGEST_FIRST, 1001, 1002, 9990},
-                 {256, 64, NATURAL, 4034, 4074, 9902},   {256, 64, LONGEST_FIRST, 4034, 4034, 10000}};
+    } cases[] = {{16, 16, NATURAL, 17, 27, 6296},      {16, 16, LONGEST_FIRST, 17, 17, 10000},
+                 {16, 32, NATURAL, 64, 85, 7529},      {16, 32, LONGEST_FIRST, 64, 65, 9846},
+                 {16, 64, NATURAL, 253, 292, 8664},    {16, 64, LONGEST_FIRST, 253, 253, 10000},
+                 {16, 128, NATURAL, 1001, 1076, 9303}, {16, 128, LONGEST_FIRST, 1001, 1002, 9990},
+                 {256, 64, NATURAL, 4034, 4074, 9902}, {256, 64, LONGEST_FIRST, 4034, 4034, 10000}};
     static uint64_t work[16384], order[16384];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const uint64_t count = cases[i].heads * cases[i].Tr;
         Status status = {0};
         ChipSchedule s;
         causal(work, cases[i].heads, cases[i].Tr);
-        if (cases[i].order == LONGEST_FIRST) order_longest_first(order, work, count, count, &x->alloc, &status);
-        else order_by_launch(order, count);
+        if (cases[i].order == LONGEST_FIRST)
+            order_longest_first(order, work, count, count, &x->alloc, &status);
+        else
+            order_by_launch(order, count);
         const BlockList list = {.work = work, .order = order, .count = count};
         chip_schedule(&s, &list, &(ChipSlots){132, 1, NULL}, &x->alloc, &status);
         check_text(&x->test, status.text, "", "large");
@@ -195,7 +204,8 @@ static void test_graham(Context *x)
     uint64_t random = 7, worst_above = 0;
     for (int i = 0; i < 400; i++) {
         uint64_t work[8], loads[3] = {0};
-        const uint64_t count = random_between(&random, 1, 8), machines = random_between(&random, 2, 3), most = random_between(&random, 1, 20);
+        const uint64_t count = random_between(&random, 1, 8), machines = random_between(&random, 2, 3),
+                       most = random_between(&random, 1, 20);
         for (uint64_t b = 0; b < count; b++) work[b] = random_between(&random, 0, most);
         const uint64_t best = optimum(work, count, 0, loads, machines);
         const uint64_t lpt = makespan(x, work, count, LONGEST_FIRST, count, machines);
@@ -217,7 +227,8 @@ static void test_graham(Context *x)
 
 /* ---- against the slow implementation, and invariants ---- */
 
-static void plain_greedy(const uint64_t *work, const uint64_t *order, uint64_t count, uint64_t sms, uint64_t layers, BlockTime *times)
+static void plain_greedy(const uint64_t *work, const uint64_t *order, uint64_t count, uint64_t sms, uint64_t layers,
+                         BlockTime *times)
 {
     uint64_t free_at[MOST_SLOTS] = {0};
     for (uint64_t i = 0; i < count; i++) {
@@ -252,7 +263,8 @@ static void test_random(Context *x)
         BlockTime times[120];
         Status status = {0};
         ChipSchedule s;
-        const uint64_t count = random_between(&random, 0, 120), sms = random_between(&random, 1, 8), layers = random_between(&random, 1, 8);
+        const uint64_t count = random_between(&random, 0, 120), sms = random_between(&random, 1, 8),
+                       layers = random_between(&random, 1, 8);
         const uint64_t most = random_between(&random, 0, 12), section = random_between(&random, 1, 130);
         for (uint64_t b = 0; b < count; b++) work[b] = random_between(&random, 0, most);
         if (i % 3 == 0) order_by_launch(order, count);
@@ -276,14 +288,16 @@ static void test_shared_equals_independent(Context *x)
     static const uint64_t ones[4] = {1, 1, 1, 1}, fives[4] = {5, 5, 5, 5};
     uint64_t random = 5, work[200];
     for (int i = 0; i < 200; i++) {
-        const uint64_t count = random_between(&random, 1, 200), sms = random_between(&random, 1, 9), layers = random_between(&random, 1, 4);
+        const uint64_t count = random_between(&random, 1, 200), sms = random_between(&random, 1, 9),
+                       layers = random_between(&random, 1, 4);
         for (uint64_t b = 0; b < count; b++) work[b] = random_between(&random, 1, 9);
         ChipSchedule alone, shared, slow;
         run_order(x, &alone, work, count, NATURAL, 1, (ChipSlots){sms, layers, NULL});
         run_order(x, &shared, work, count, NATURAL, 1, (ChipSlots){sms, layers, ones});
         run_order(x, &slow, work, count, NATURAL, 1, (ChipSlots){sms, layers, fives});
         for (uint64_t b = 0; b < count; b++) {
-            check_true(&x->test, shared.blocks[b].sm == alone.blocks[b].sm && shared.blocks[b].end == alone.blocks[b].end, "cost 1 = no sharing");
+            check_true(&x->test, shared.blocks[b].sm == alone.blocks[b].sm && shared.blocks[b].end == alone.blocks[b].end,
+                       "cost 1 = no sharing");
             check_u64(&x->test, slow.blocks[b].end, 5 * alone.blocks[b].end, "cost 5 = five times as long");
         }
         check_u64(&x->test, shared.bound, alone.bound, "the same bound");
@@ -333,7 +347,8 @@ static void test_shared(Context *x)
 
 /* ---- prologue and epilogue ---- */
 
-static uint64_t with_overhead(Context *x, const uint64_t *work, uint64_t count, uint64_t sms, uint64_t prologue, uint64_t epilogue, bool overlap)
+static uint64_t with_overhead(Context *x, const uint64_t *work, uint64_t count, uint64_t sms, uint64_t prologue,
+                              uint64_t epilogue, bool overlap)
 {
     Status status = {0};
     ChipSchedule s;
@@ -368,8 +383,8 @@ static void test_persistent(Context *x)
         }
         check_u64(&x->test, apart, sum, "one worker, nothing hidden: the sum");
         check_true(&x->test, hidden <= apart, "one worker: overlap never costs");
-        check_u64(&x->test, with_overhead(x, work, count, sms, prologue, epilogue, false), makespan(x, longer, count, NATURAL, 1, sms),
-                  "not overlapped = longer blocks");
+        check_u64(&x->test, with_overhead(x, work, count, sms, prologue, epilogue, false),
+                  makespan(x, longer, count, NATURAL, 1, sms), "not overlapped = longer blocks");
         check_u64(&x->test, with_overhead(x, work, count, sms, 0, 0, true), makespan(x, work, count, NATURAL, 1, sms),
                   "overlap without prologue and epilogue = plain");
     }
@@ -394,7 +409,8 @@ static void test_orders(Context *x)
     check_u64(&x->test, order[0], 9, "a section longer than the list");
     static const struct {
         uint64_t bytes, budget, groups;
-    } fits[] = {{4, 32, 8}, {4, 35, 8}, {4, 31, 4}, {4, 3, 1}, {4, 0, 1}, {5, 32, 4}, {0, 8, 8}, {1, UINT64_MAX, UINT64_C(1) << 63}};
+    } fits[] = {{4, 32, 8}, {4, 35, 8}, {4, 31, 4}, {4, 3, 1},
+                {4, 0, 1},  {5, 32, 4}, {0, 8, 8},  {1, UINT64_MAX, UINT64_C(1) << 63}};
     for (size_t i = 0; i < sizeof fits / sizeof fits[0]; i++)
         check_u64(&x->test, groups_that_fit(fits[i].bytes, fits[i].budget), fits[i].groups, "groups that fit: a power of two");
 }
@@ -408,17 +424,17 @@ static void test_occupancy(Context *x)
         uint64_t smem, threads, registers, blocks;
         OccupancyLimit limit;
     } cases[] = {
-        {"h100", 65536, 128, 255, 2, OCCUPANCY_REGISTERS},      /* FlashAttention-2, d = 128: 65,536 registers / 32,768 */
-        {"h100", 49152, 128, 255, 2, OCCUPANCY_REGISTERS},      /* d = 64: shared memory alone would allow 4 */
-        {"a100", 65536, 128, 255, 2, OCCUPANCY_REGISTERS},      /* 164 KiB / 65 KiB = 2 as well */
+        {"h100", 65536, 128, 255, 2, OCCUPANCY_REGISTERS}, /* FlashAttention-2, d = 128: 65,536 registers / 32,768 */
+        {"h100", 49152, 128, 255, 2, OCCUPANCY_REGISTERS}, /* d = 64: shared memory alone would allow 4 */
+        {"a100", 65536, 128, 255, 2, OCCUPANCY_REGISTERS}, /* 164 KiB / 65 KiB = 2 as well */
         {"a100", 83 * 1024, 128, 128, 1, OCCUPANCY_SHARED_MEMORY},
-        {"a100", 81 * 1024, 128, 128, 2, OCCUPANCY_SHARED_MEMORY},  /* 2 * (81 + 1) KiB = 164 KiB */
-        {"h100", 232448, 384, 168, 1, OCCUPANCY_REGISTERS},     /* 227 KiB: all that a block can have */
+        {"a100", 81 * 1024, 128, 128, 2, OCCUPANCY_SHARED_MEMORY}, /* 2 * (81 + 1) KiB = 164 KiB */
+        {"h100", 232448, 384, 168, 1, OCCUPANCY_REGISTERS},        /* 227 KiB: all that a block can have */
         {"h100", 0, 1024, 32, 2, OCCUPANCY_REGISTERS},
         {"h100", 0, 1024, 16, 2, OCCUPANCY_THREADS},
         {"h100", 0, 32, 16, 32, OCCUPANCY_BLOCKS},
-        {"h100", 0, 33, 32, 32, OCCUPANCY_REGISTERS},           /* two warps of 1,024 registers; 32 blocks too */
-        {"h100", 0, 256, 33, 6, OCCUPANCY_REGISTERS},           /* 33 * 32 = 1,056, rounded up to 1,280 a warp */
+        {"h100", 0, 33, 32, 32, OCCUPANCY_REGISTERS}, /* two warps of 1,024 registers; 32 blocks too */
+        {"h100", 0, 256, 33, 6, OCCUPANCY_REGISTERS}, /* 33 * 32 = 1,056, rounded up to 1,280 a warp */
         {"unbounded", 1 << 30, 4096, 300, PROFILE_UNLIMITED, OCCUPANCY_REGISTERS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -426,8 +442,8 @@ static void test_occupancy(Context *x)
         Profile chip;
         Occupancy o;
         char what[100];
-        snprintf(what, sizeof what, "%s: %" PRIu64 " bytes, %" PRIu64 " threads of %" PRIu64 " registers", cases[i].chip, cases[i].smem,
-                 cases[i].threads, cases[i].registers);
+        snprintf(what, sizeof what, "%s: %" PRIu64 " bytes, %" PRIu64 " threads of %" PRIu64 " registers", cases[i].chip,
+                 cases[i].smem, cases[i].threads, cases[i].registers);
         check_true(&x->test, profile_load(cases[i].chip, &x->alloc, &chip, &status), what);
         check_true(&x->test, blocks_per_sm(&chip, cases[i].smem, cases[i].threads, cases[i].registers, &o, &status), status.text);
         check_u64(&x->test, o.blocks, cases[i].blocks, what);
@@ -451,7 +467,8 @@ static void test_occupancy(Context *x)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         Status why = {0};
         Occupancy o;
-        check_true(&x->test, !blocks_per_sm(&h100, refused[i].smem, refused[i].threads, refused[i].registers, &o, &why), "refused");
+        check_true(&x->test, !blocks_per_sm(&h100, refused[i].smem, refused[i].threads, refused[i].registers, &o, &why),
+                   "refused");
         check_u64(&x->test, why.code, refused[i].code, "refused: code");
         if (refused[i].text != NULL) check_text(&x->test, why.text, refused[i].text, "refused: text");
     }
@@ -489,7 +506,8 @@ static void test_footprint_random(Context *x)
     uint64_t random = 17;
     for (int i = 0; i < 60; i++) {
         uint64_t work[40], bytes[40], peak = 0, over = 0, block_over = 0;
-        const uint64_t count = random_between(&random, 1, 40), sms = random_between(&random, 1, 6), group = random_between(&random, 1, 8), capacity = random_between(&random, 0, 60);
+        const uint64_t count = random_between(&random, 1, 40), sms = random_between(&random, 1, 6),
+                       group = random_between(&random, 1, 8), capacity = random_between(&random, 0, 60);
         for (uint64_t b = 0; b < count; b++) {
             work[b] = random_between(&random, 1, 7);
             bytes[b] = random_between(&random, 0, 30);
@@ -522,7 +540,8 @@ static void test_footprint_random(Context *x)
 
 static void test_refused(Context *x)
 {
-    static const uint64_t work[] = {1, 2}, large[] = {UINT64_MAX, 1}, twice[] = {0, 0}, outside[] = {0, 2}, cost[] = {1, 2}, zero[] = {1, 0};
+    static const uint64_t work[] = {1, 2}, large[] = {UINT64_MAX, 1}, twice[] = {0, 0}, outside[] = {0, 2}, cost[] = {1, 2},
+                          zero[] = {1, 0};
     static const struct {
         BlockList list;
         ChipSlots chip;
@@ -549,7 +568,8 @@ static void test_refused(Context *x)
     }
     Status status = {0};
     ChipSchedule s;
-    check_true(&x->test, chip_schedule(&s, &(BlockList){.work = work}, &(ChipSlots){3, 2, cost}, &x->alloc, &status), "no blocks");
+    check_true(&x->test, chip_schedule(&s, &(BlockList){.work = work}, &(ChipSlots){3, 2, cost}, &x->alloc, &status),
+               "no blocks");
     check_true(&x->test, s.makespan == 0 && s.bound == 0 && ratio_value(s.efficiency) == 0, "no blocks take no time");
     chip_schedule_free(&s);
 }
@@ -562,7 +582,8 @@ static bool schedule_all(Alloc *alloc, Status *status)
     Footprint f;
     bool ok = order_longest_first(order, work, 4, 4, alloc, status);
     for (int engine = 0; engine < 2 && ok; engine++) {
-        ok = chip_schedule(&s, &(BlockList){.work = work, .order = order, .count = 4}, &(ChipSlots){1, 2, engine == 1 ? cost : NULL}, alloc, status) &&
+        ok = chip_schedule(&s, &(BlockList){.work = work, .order = order, .count = 4},
+                           &(ChipSlots){1, 2, engine == 1 ? cost : NULL}, alloc, status) &&
              schedule_footprint(&s, bytes, 2, 1, &f, status);
         chip_schedule_free(&s);
     }
@@ -593,13 +614,15 @@ static void test_million(Context *x)
     const clock_t begin = clock();
     order_longest_first(order, work, BLOCKS, BLOCKS, &x->alloc, &status);
     for (int i = 0; i < 2; i++)
-        chip_schedule(&s[i], &(BlockList){.work = work, .order = i == 0 ? order : NULL, .count = BLOCKS}, &(ChipSlots){132, 2, NULL}, &x->alloc, &status);
+        chip_schedule(&s[i], &(BlockList){.work = work, .order = i == 0 ? order : NULL, .count = BLOCKS},
+                      &(ChipSlots){132, 2, NULL}, &x->alloc, &status);
     printf("1,000,000 blocks: sorted once, scheduled twice in %.2f s\n", (double)(clock() - begin) / CLOCKS_PER_SEC);
     check_text(&x->test, status.text, "", "a million blocks");
     check_u64(&x->test, s[0].work, s[1].work, "the same work");
     check_true(&x->test, s[0].makespan <= s[1].makespan && s[0].bound == s[1].bound, "LPT is no later here");
     chip_schedule_free(&s[1]);
-    chip_schedule(&s[1], &(BlockList){.work = work, .order = order, .count = BLOCKS}, &(ChipSlots){132, 2, NULL}, &x->alloc, &status);
+    chip_schedule(&s[1], &(BlockList){.work = work, .order = order, .count = BLOCKS}, &(ChipSlots){132, 2, NULL}, &x->alloc,
+                  &status);
     check_true(&x->test, memcmp(s[0].blocks, s[1].blocks, BLOCKS * sizeof(BlockTime)) == 0, "deterministic");
     chip_schedule_free(&s[0]);
     chip_schedule_free(&s[1]);
@@ -632,14 +655,17 @@ static void test_measured(Context *x)
     FILE *file = fopen(TEST_DATA "/../hw_profiles/measured/h200_waves.csv", "r");
     check_true(&x->test, file != NULL, "h200_waves.csv");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *format = "%39[^,],%39[^,],%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ".%2" SCNu64;
-        if (sscanf(line, format, kernel, order, &batch, &heads, &seqlen, &d, &causal_mask, &blocks, &us, &hundredths) != 10) continue;
+        const char *format =
+            "%39[^,],%39[^,],%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ".%2" SCNu64;
+        if (sscanf(line, format, kernel, order, &batch, &heads, &seqlen, &d, &causal_mask, &blocks, &us, &hundredths) != 10)
+            continue;
         rows++;
         check_u64(&x->test, measured(kernel, order, heads, seqlen, d), 100 * us + hundredths, line);
         check_u64(&x->test, blocks, batch * heads * seqlen / 128, line);
     }
     if (file != NULL) fclose(file);
-    check_u64(&x->test, rows, 2 * sizeof h200_staircase / sizeof h200_staircase[0] + 3 * sizeof h200_orders / sizeof h200_orders[0], "rows");
+    check_u64(&x->test, rows,
+              2 * sizeof h200_staircase / sizeof h200_staircase[0] + 3 * sizeof h200_orders / sizeof h200_orders[0], "rows");
 }
 
 int main(void)

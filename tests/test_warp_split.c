@@ -1,7 +1,7 @@
 /* test_warp_split.c - split-K and split-Q, each warp written out (algos/warp_split.h).
  *
- *   results     both against the oracle, every mask, grouped heads, ragged lengths, NaN in everything unwritten; float64 and float32
- *   counts      walk = closed form over odd lengths; exchange under a mask = a sum over executed tiles; the lecture's 540,672 and 0 (§3.4)
+ *   results     both against the oracle: every mask, grouped heads, ragged lengths, NaN in all that is unwritten; f64 and f32
+ *   counts      walk = closed form at odd lengths; exchange under a mask = a sum over executed tiles; the lecture's 540,672, 0 (§3.4)
  *   fa2         split-Q with four warps = fa2.c, counter by counter and bit by bit: its instruction shape says the same
  *   limits      split-K at 128 rows needs more registers than a chip has; splits that do not divide
  */

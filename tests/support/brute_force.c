@@ -136,7 +136,7 @@ static void fa1_tile(Run *run, Span q, Span k)
         for (uint64_t x = 0; x < run->p->d; x++) work(run, 4, 0);   /* line 12: two products, their sum, the division */
     }
     multiply(run, q, k);
-    read_left(run, q, d, k);
+    read_left_by(run, q, d, k, 0);      /* split-K: each warp reads its own part of P */
     read_right(run, q, d, k);
     fa1_thread_bytes(run, q, k);
     store_shared(run, &run->O, q, d);
