@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-static const Algorithm *const algorithms[] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa1_shipped, &algorithm_fa2, &algorithm_fa3};
+static const Algorithm *const algorithms[] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa1_shipped, &algorithm_fa2, &algorithm_fa3,
+                                            &algorithm_fa4};
 
 size_t algorithm_count(void) { return sizeof algorithms / sizeof algorithms[0]; }
 
@@ -108,7 +109,8 @@ void standard_strip(uint64_t bytes, const AttentionShape *shape, uint32_t *rows,
 
 CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a, const Machine *machine)
 {
-    const BackwardGeometry geometry = fa2_backward_geometry(&a->shape, (TileSize){a->Br, a->Bc});
+    const BackwardGeometry geometry = algorithm->backward == fa4_backward ? fa4_backward_geometry()
+                                                                          : fa2_backward_geometry(&a->shape, (TileSize){a->Br, a->Bc});
     const BackwardVariant *v = &a->variant;
     CountedBackward counted = {
         .problem = counted_problem(algorithm, a, machine),
@@ -118,11 +120,12 @@ CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a,
         .query_n = geometry.query_gradients.n,
         .direct_dq = v->direct_dq,
         .query_blocks_outside = v->query_blocks_outside,
+        .two_ctas = v->two_ctas,
         .splits = v->deterministic ? fa2_backward_splits(machine->profile->sm_count, &a->shape, key_blocks(a)) : 0,
     };
     if (algorithm->backward == standard_backward)       /* two strips share the memory */
         counted.problem.softmax_cols = standard_softmax_cols(machine->profile->smem_bytes_per_block / 2, &a->shape);
-    if (algorithm->backward == fa2_backward) {
+    if (algorithm->backward == fa2_backward || algorithm->backward == fa4_backward) {
         counted.problem.shape_m = geometry.scores.m;
         counted.problem.shape_n = geometry.scores.n;
     }

@@ -43,7 +43,7 @@ typedef struct Algorithm {
     bool (*backward_closed_form)(const CountedBackward *problem, ClosedForm *form, Status *status);
 } Algorithm;
 
-extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2, algorithm_fa3;
+extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2, algorithm_fa3, algorithm_fa4;
 
 size_t algorithm_count(void);
 const Algorithm *algorithm_at(size_t index);
@@ -59,6 +59,11 @@ TileSize fa2_backward_tiles(const AttentionShape *shape);
 BackwardGeometry fa2_backward_geometry(const AttentionShape *shape, TileSize tiles);
 /* Deterministic mode: thread blocks, and float32 copies of dQ, per head. */
 uint64_t fa2_backward_splits(uint64_t sm_count, const AttentionShape *shape, uint64_t key_blocks_per_head);
+
+/* FlashAttention-4's backward (fa4_backward.c). */
+bool fa4_backward(Machine *machine, Attention *attention);
+TileSize fa4_backward_tiles(const AttentionShape *shape);
+BackwardGeometry fa4_backward_geometry(void);
 
 /* Standard attention's backward (standard_backward.c). */
 bool standard_backward(Machine *machine, Attention *attention);

@@ -25,6 +25,9 @@ bool attention_check(const AttentionShape *s, Status *status)
                            s->window_left, s->window_right);
     if (s->dropout_source != DROPOUT_NONE && !(s->dropout.p >= 0.0 && s->dropout.p < 1.0))
         return status_fail(status, STATUS_USAGE, "dropout %g is not allowed; expected 0 or more and less than 1", s->dropout.p);
+    if (s->dropout.offset >= UINT32_C(1) << 31)
+        return status_fail(status, STATUS_USAGE, "dropout offset %" PRIu32 " is not allowed; expected 0 to %" PRIu32, s->dropout.offset,
+                           (UINT32_C(1) << 31) - 1);
     if (!isfinite(s->softmax_scale)) return status_fail(status, STATUS_USAGE, "the softmax scale must be finite");
     return true;
 }

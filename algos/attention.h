@@ -53,6 +53,7 @@ typedef struct {
     bool direct_dq;         /* atomic adds straight into dQ in its own type, as the lecture counts; else float32 sums and a conversion kernel */
     bool deterministic;     /* a fixed set of blocks strides over the key blocks, each with its own float32 sums */
     bool query_blocks_outside;  /* the other loop order: dQ stays on chip, dK and dV are added atomically */
+    bool two_ctas;          /* FlashAttention-4 only: two CTAs share Q, dO and their products (counted, not computed) */
 } BackwardVariant;
 
 /* FlashAttention-3's overlaps, each to be switched off. Default: all on, as shipped. */
@@ -60,6 +61,8 @@ typedef struct {
     uint32_t consumers;     /* warpgroups; 0: one per 64 rows of Br, at most 3 */
     bool no_ping_pong;
     bool no_overlap;        /* of softmax and products inside a warpgroup */
+    bool blocking_copies;   /* no producer: consumer 0 copies K and V itself and waits */
+    bool blocking_products; /* a warpgroup waits for each of its products */
 } Fa3Options;
 
 /* A problem laid out in a machine's HBM, with its block sizes. */

@@ -174,25 +174,27 @@ static uint64_t rows_of_block(const CountedProblem *p, KeyBand band, int64_t fir
     return (uint64_t)(rows * clamp(to - from + 1, 0, splits));
 }
 
-/* The same for whole blocks, over those that see a key. While the first block is 0, n is the last one + 1, Tc at most. From where the last one is
- * Tc - 1, n is Tc less the first. Between, if these do not overlap, both ends move: n takes two neighbouring values, of which a limit cuts both
- * or none. */
+/* The same for whole blocks, over those that see a key. While the first block is 0, n is the last one + 1, Tc at most. From where
+ * the last one is Tc - 1, n is Tc less the first. Between, if these do not overlap, both ends move: n takes two neighbouring values,
+ * of which a limit cuts both or none. */
 static uint64_t blocks_of_splits(Blocks q, Blocks k, KeyBand band, int64_t splits, Status *status)
 {
     static const char *const what = "rows of splits";
     const int64_t Tc = k.whole + (k.tail > 0), ahead = q.size - 1 + band.high;      /* block i ends at key i Br + ahead */
     const int64_t seeing = clamp(-floor_div(ahead, q.size), 0, q.whole);
     const int64_t end = clamp(floor_div(k.length - 1 - band.low, q.size) + 1, seeing, q.whole);
-    const int64_t moving = clamp(-floor_div(band.low - k.size, q.size), seeing, end);           /* the first block is no longer 0 */
+    const int64_t moving = clamp(-floor_div(band.low - k.size, q.size), seeing, end);       /* the first block is no longer 0 */
     const int64_t last = clamp(-floor_div(ahead - (Tc - 1) * k.size, q.size), moving, end);
 
-    const uint64_t up = clamped_floor_sum(moving - seeing, q.size, seeing * q.size + ahead + k.size, k.size, splits, what, status);
+    const uint64_t up =
+        clamped_floor_sum(moving - seeing, q.size, seeing * q.size + ahead + k.size, k.size, splits, what, status);
     uint64_t between = checked_mul((uint64_t)(last - moving), (uint64_t)splits, what, status);
     if (splits > (ahead - band.low) / k.size + 1)
         between = clamped_floor_sum(last - moving, q.size, moving * q.size + ahead + k.size, k.size, Tc, what, status) -
                   clamped_floor_sum(last - moving, q.size, moving * q.size + band.low, k.size, Tc, what, status);
     const uint64_t most = checked_mul((uint64_t)(end - last), (uint64_t)splits, what, status);
-    const uint64_t down = clamped_floor_sum(end - last, q.size, last * q.size + band.low - (Tc - splits) * k.size, k.size, splits, what, status);
+    const int64_t over = last * q.size + band.low - (Tc - splits) * k.size;
+    const uint64_t down = clamped_floor_sum(end - last, q.size, over, k.size, splits, what, status);
     return checked_add(checked_add(up, between, what, status), most - down, what, status);
 }
 
@@ -203,7 +205,8 @@ uint64_t rows_of_splits(const CountedProblem *p, uint64_t splits, Status *status
     if (sees_nothing(q, k, band)) return 0;
     const int64_t limit = (int64_t)min_u64(max_u64(splits, 1), ceil_div(p->Nk, p->Bc));
     const uint64_t whole = checked_mul(blocks_of_splits(q, k, band, limit, status), p->Br, "rows of splits", status);
-    return checked_add(whole, q.tail > 0 ? rows_of_block(p, band, q.length - q.tail, q.tail, limit) : 0, "rows of splits", status);
+    const uint64_t tail = q.tail > 0 ? rows_of_block(p, band, q.length - q.tail, q.tail, limit) : 0;
+    return checked_add(whole, tail, "rows of splits", status);
 }
 
 Account open_account(const CountedProblem *p, bool masked, ClosedForm *form, Status *status)

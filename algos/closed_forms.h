@@ -30,14 +30,15 @@ typedef struct {
     bool stored_mask, writes_mask;      /* ... or read from HBM, one byte per element; the forward writes it first */
 } CountedProblem;
 
-/* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for all products, and
- * softmax_cols are the elements of a row of P and of one of dP that a block holds. */
+/* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for
+ * all products, and softmax_cols are the elements of a row of P and of one of dP that a block holds. */
 typedef struct {
     CountedProblem problem;
     uint64_t key_m, key_n;              /* InstructionShape of dK and dV */
     uint64_t query_m, query_n;          /* of dQ */
     bool direct_dq, query_blocks_outside;
-    uint64_t splits;                    /* blocks per K/V head, each with its own dQ sums (deterministic); 0: one block per key block, shared sums */
+    bool two_ctas;                      /* FlashAttention-4: two CTAs work on a pair of key blocks; whole tiles only */
+    uint64_t splits;                    /* blocks per K/V head, each with its own dQ sums (deterministic); 0: shared sums */
 } CountedBackward;
 
 /* The same quantities as sim's Totals, by formula. */
@@ -57,8 +58,11 @@ bool closed_form_fa1(const CountedProblem *problem, ClosedForm *form, Status *st
 bool closed_form_fa1_shipped(const CountedProblem *problem, ClosedForm *form, Status *status);
 bool closed_form_fa2(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Dao 2023, Algorithm 1 */
 
-bool closed_form_standard_backward(const CountedBackward *problem, ClosedForm *form, Status *status);   /* Dao 2022, Algorithm 3 */
-bool closed_form_fa2_backward(const CountedBackward *problem, ClosedForm *form, Status *status);        /* Dao 2023, Algorithm 2 */
+bool closed_form_standard_backward(const CountedBackward *problem, ClosedForm *form, Status *status);   /* 2022, Algorithm 3 */
+bool closed_form_fa2_backward(const CountedBackward *problem, ClosedForm *form, Status *status);        /* 2023, Algorithm 2 */
+/* FlashAttention-4, Zadouri 2026 (closed_forms_fa4.c). */
+bool closed_form_fa4(const CountedProblem *problem, ClosedForm *form, Status *status);
+bool closed_form_fa4_backward(const CountedBackward *problem, ClosedForm *form, Status *status);
 
 /* The lecture's one-head formulas, elements, no mask, no L2 (§1.4, §2.3, §2.4, §3.1). */
 uint64_t standard_elements(uint64_t N, uint64_t d, Status *status);                     /* 4Nd + 4N² */
@@ -69,9 +73,11 @@ uint64_t fa1_sram_elements(uint64_t Br, uint64_t Bc, uint64_t d, Status *status)
 
 /* The same for the backward pass (§2.6, §2.7). An atomic addition of one element counts as two: read and written. */
 uint64_t standard_backward_elements(uint64_t N, uint64_t d, Status *status);                /* 8Nd + 7N² */
-uint64_t fa2_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);        /* 6Nd + N + Tc (4Nd + 2N): direct dQ, not zeroed */
+/* 6Nd + N + Tc (4Nd + 2N): added into dQ itself, without zeroing it first. */
+uint64_t fa2_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);
 uint64_t fa2_backward_atomic_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status); /* Tc 2Nd, of them: dQ */
-uint64_t fa2_backward_atomic_elements_by_queries(uint64_t N, uint64_t d, uint64_t Br, Status *status);  /* Tr 4Nd: dK, dV in the other loop order */
+/* Tr 4Nd: dK and dV in the other loop order. */
+uint64_t fa2_backward_atomic_elements_by_queries(uint64_t N, uint64_t d, uint64_t Br, Status *status);
 /* (4 + 4 Tc) Nd: inferred from one printed number, the 4.4 GB of Figure 2, left (with the forward's 1.745 GB it gives 4.43). */
 uint64_t fa1_published_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, Status *status);
 
@@ -79,7 +85,8 @@ uint64_t fa1_published_backward_elements(uint64_t N, uint64_t d, uint64_t Bc, St
 uint64_t standard_training_elements(uint64_t N, uint64_t d, Status *status);                /* 12Nd + 11N² */
 /* 13Nd: 4 forward (Q, K, V, O); 2 for D (O, dO), 4 read (Q, K, V, dO) and 3 written (dQ, dK, dV) backward. */
 uint64_t flash_training_elements(uint64_t N, uint64_t d, Status *status);
-/* 34Nd bytes: two-byte elements, but dQ is summed in float32 (4), read by a conversion kernel (4) and written (2) instead of written once. */
+/* 34Nd bytes: two-byte elements, but dQ is summed in float32 (4), read by a conversion kernel (4) and written (2) instead of
+ * written once. */
 uint64_t flash_training_bytes_float32_dq(uint64_t N, uint64_t d, Status *status);
 
 /* What one layer keeps for the backward pass (§2.6): P in two-byte elements, or L in float32. */

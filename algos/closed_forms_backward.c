@@ -1,8 +1,9 @@
 /* closed_forms_backward.c - every count of the backward passes as a formula. See closed_forms.h.
  *
- * The sums over executed block pairs are those of the forward pass (closed_forms.c, steps 1 and 2). Two things are new: launches whose blocks
- * belong to K/V heads instead of query heads (a group's dK and dV are summed inside a block), and additions at L2. Per query head: what an
- * executed pair costs. Per K/V head: what a key block costs, seen or not, because dK and dV are always written. Lecture §2.6-2.8.
+ * The sums over executed block pairs are those of the forward pass (closed_forms.c, steps 1 and 2). Two things are new: launches
+ * whose blocks belong to K/V heads instead of query heads (a group's dK and dV are summed inside a block), and additions at L2.
+ * Per query head: what an executed pair costs. Per K/V head: what a key block costs, seen or not, because dK and dV are always
+ * written. Lecture §2.6-2.8.
  */
 #include "closed_forms_internal.h"
 
@@ -14,8 +15,8 @@ static Account per_kv_head(const Account *a)
     return keys;
 }
 
-/* Additions into rows of an operand: twice an element (read and written) at L2. An ideal L2 fetches and writes back a row once; without L2 they are
- * no HBM traffic of the launch but stand in atomic_elements alone. */
+/* Additions into rows of an operand: twice an element (read and written) at L2. An ideal L2 fetches and writes back a row once;
+ * without L2 they are no HBM traffic of the launch but stand in atomic_elements alone. */
 static void atomic_adds(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows)
 {
     ClosedForm *f = a->form;
@@ -40,8 +41,8 @@ static void matmuls(const Account *a, uint64_t products)
 
 /* ---------------------------------------------------------------------------------------------------- FlashAttention-2 */
 
-/* P and dS of every executed pair, from L and D, and the three gradients from them; P and dS go through shared memory, because dV and dK need
- * them transposed. */
+/* P and dS of every executed pair, from L and D, and the three gradients from them; P and dS go through shared memory, because dV
+ * and dK need them transposed. */
 static void tile_work(const Account *a, const CountedBackward *b)
 {
     const PairSums *s = &a->sums;
@@ -75,7 +76,8 @@ static void dot(const Account *a)
     nonmatmul(a, 2, a->Nq, a->d);
 }
 
-/* Where dQ is added up: in float32 sums, one per split, cleared with D and converted by a last launch; or in dQ itself, cleared by a first one. */
+/* Where dQ is added up: in float32 sums, one per split, cleared with D and converted by a last launch; or in dQ itself, cleared
+ * by a first one. */
 static void query_sums(const Account *a, const CountedBackward *b)
 {
     const CountedProblem *p = a->problem;
@@ -155,7 +157,8 @@ bool closed_form_fa2_backward(const CountedBackward *b, ClosedForm *form, Status
 
 /* ------------------------------------------------------------------------------------------------------------ standard */
 
-/* C = Aᵀ B with A of N_q x N_k and B of N_q x d, for every key block: dV = Pᵀ dO, dK = dSᵀ Q. A and B come through shared memory. */
+/* C = Aᵀ B with A of N_q x N_k and B of N_q x d, for every key block: dV = Pᵀ dO, dK = dSᵀ Q. A and B come through shared
+ * memory. */
 static void transposed_product(const Account *a, const Operand *scores)
 {
     const PairSums *s = &a->sums;
@@ -172,7 +175,8 @@ static void transposed_product(const Account *a, const Operand *scores)
     if (s->pairs > 0) operand_reads(a, e, pair_sums(&by_keys, false, a->status).left_reads, a->d);
 }
 
-/* Algorithm 3: five launches over the full matrix. Rows of P and dP that do not fit on chip are read twice: for D, in `parts` of a row, and for dS. */
+/* Algorithm 3: five launches over the full matrix. Rows of P and dP that do not fit on chip are read twice: for D, in `parts` of
+ * a row, and for dS. */
 bool closed_form_standard_backward(const CountedBackward *b, ClosedForm *form, Status *status)
 {
     const CountedProblem *p = &b->problem;

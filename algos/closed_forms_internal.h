@@ -1,6 +1,5 @@
-/* closed_forms_internal.h - what the formulas of both passes share: the sums over executed block pairs, and the account that a formula
- * fills in. closed_forms.c explains the sums. Not for other files.
- */
+/* closed_forms_internal.h - what the formulas of both passes share: the sums over executed block pairs, and the account that a
+ * formula fills in. closed_forms.c explains the sums. Not for other files. */
 #ifndef ATTNLAB_CLOSED_FORMS_INTERNAL_H
 #define ATTNLAB_CLOSED_FORMS_INTERNAL_H
 
@@ -20,12 +19,16 @@ typedef struct {
     uint64_t seen_keys;         /* keys of key blocks that are seen */
 } PairSums;
 
-static inline uint64_t groups(uint64_t extent, uint64_t instruction) { return instruction == 0 ? 1 : ceil_div(extent, instruction); }
+static inline uint64_t groups(uint64_t extent, uint64_t instruction)
+{
+    return instruction == 0 ? 1 : ceil_div(extent, instruction);
+}
 
 /* Masked: of the pairs that the band leaves; else of the full matrix. */
 PairSums pair_sums(const CountedProblem *problem, bool masked, Status *status);
 
-/* Σ over query blocks of rows x splits that reach them, when split s has the key blocks s, s + splits, ...: rows of dQ sums that are touched. */
+/* Σ over query blocks of rows x splits that reach them, when split s has the key blocks s, s + splits, ...: rows of dQ sums that
+ * are touched. */
 uint64_t rows_of_splits(const CountedProblem *problem, uint64_t splits, Status *status);
 
 /* ------------------------------------------------------------------------------------------------------- the account of a run */
@@ -51,7 +54,8 @@ typedef struct {
     Status *status;
 } Account;
 
-/* Empty form, sums and operands of a problem. Without batch, heads or queries there are no pairs and no query rows, so that nothing can overflow. */
+/* Empty form, sums and operands of a problem. Without batch, heads or queries there are no pairs and no query rows, so that
+ * nothing can overflow. */
 Account open_account(const CountedProblem *problem, bool masked, ClosedForm *form, Status *status);
 
 static inline void move(const Account *a, const Operand *x, uint64_t asked_rows, uint64_t fresh_rows, uint64_t *sm_bytes,

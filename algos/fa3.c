@@ -2,7 +2,7 @@
  *
  * A thread block is one producer warpgroup and one to three consumers (four for tests), each with its own 64 query rows. The producer copies
  * K and V (TMA) into a ring of two stages; the consumers compute with wgmma, which is asynchronous. Three things overlap, and each can be
- * switched off (Fa3Options):
+ * switched off (Fa3Options; so can the asynchrony of copies and products itself, which leaves FlashAttention-2's way of working):
  *     copies with everything         the ring: K_j+1 arrives while tile j is worked on
  *     softmax of one warpgroup       ping-pong: named barriers give the tensor cores to one warpgroup at a time, for a turn of
  *       with products of another       { P V of tile j, Q Kᵀ of tile j+1 }; meanwhile the other does its softmax
@@ -17,6 +17,12 @@
 #include "algorithm.h"
 
 enum { MAX_CONSUMERS = 4, STAGES = 2, OVERHEAD_REGISTERS = 30, WARPGROUP = 128 };
+
+/* Registers per thread of the producer and of a consumer, by the number of consumers (setmaxnreg in flash-attention, hopper). Four consumers are
+ * no shipped configuration. */
+static const struct {
+    uint32_t producer, consumer;
+} registers_of[MAX_CONSUMERS + 1] = {{0, 0}, {56, 256}, {24, 240}, {32, 160}, {24, 120}};
 
 /* One consumer warpgroup. */
 typedef struct {
@@ -134,6 +140,13 @@ static void finish_consumer(const Fa3 *f, const Consumer *c)
 
 /* ------------------------------------------------------------------------------------------------------------------- block */
 
+/* The producer: a warpgroup with few registers, of which one warp copies. */
+static Stream *new_producer(Block *b, uint32_t count)
+{
+    register_tile(b, "producer", ELEMENT_F32, WARPGROUP, registers_of[count].producer);
+    return stream(b, "producer", 1);
+}
+
 static Consumer new_consumer(Block *b, const Attention *a, uint32_t index, uint32_t full, uint64_t i, bool overlap)
 {
     const uint32_t R = (uint32_t)min_u64(full, a->Br - (uint64_t)index * full);     /* the last may have fewer rows */
@@ -141,6 +154,7 @@ static Consumer new_consumer(Block *b, const Attention *a, uint32_t index, uint3
     const uint32_t d = (uint32_t)a->shape.head_dim;
     const uint64_t row = i * a->Br + (uint64_t)index * full, end = min_u64((i + 1) * a->Br, a->shape.seqlen_q);
     Consumer c = {.w = stream(b, names[index], 4), .row = row, .rows = row < end ? (uint32_t)min_u64(R, end - row) : 0};
+    c.w->async_matmul = !a->fa3.blocking_products;
     c.q = shared_tile(b, "Q", a->shape.dtype, R, d);
     c.s = register_tile(b, "S", a->statistic, R, a->Bc);
     c.p = overlap ? register_tile(b, "P", a->shape.dtype, R, a->Bc) : tile_view(c.s, "P", a->shape.dtype, R, a->Bc);
@@ -165,9 +179,14 @@ static void fa3_block(Block *b, const void *arguments, uint64_t i)
 {
     const Attention *a = arguments;
     const uint32_t d = (uint32_t)a->shape.head_dim, count = fa3_consumers(a), R = rows_per_consumer(a);
-    Fa3 f = {.a = a, .producer = stream(b, "producer", 1), .count = count, .keys = visible_key_blocks(a, i),
-             .ping_pong = !a->fa3.no_ping_pong && count > 1, .overlap = !a->fa3.no_overlap};
+    Fa3 f = {.a = a, .count = count, .keys = visible_key_blocks(a, i), .ping_pong = !a->fa3.no_ping_pong && count > 1,
+             .overlap = !a->fa3.no_overlap};
+    if (!a->fa3.blocking_copies) f.producer = new_producer(b, count);
     for (uint32_t c = 0; c < count; c++) f.consumers[c] = new_consumer(b, a, c, R, i, f.overlap);
+    if (a->fa3.blocking_copies) {
+        f.producer = f.consumers[0].w;
+        f.producer->async_copy = false;
+    }
     for (int stage = 0; stage < STAGES; stage++) {
         f.k[stage] = shared_tile(b, "K", a->shape.dtype, a->Bc, d);
         f.v[stage] = shared_tile(b, "V", a->shape.dtype, a->Bc, d);
@@ -216,14 +235,13 @@ static TileSize fa3_tiles(const AttentionShape *s)
     return s->head_dim <= 192 ? (TileSize){128, 112} : (TileSize){128, 80};
 }
 
-/* One producer warpgroup and the consumers; registers as an average over them: 56 and 256 for one consumer, 24 and 240 for two, 32 and 160 for
- * three. Four are no shipped configuration. */
+/* One producer warpgroup and the consumers; registers as an average over them. */
 static Geometry fa3_geometry(const AttentionShape *s, TileSize tiles)
 {
     (void)s;
     const uint32_t consumers = (uint32_t)min_u64(max_u64(ceil_div(tiles.Br, 64), 1), MAX_CONSUMERS);
-    const uint32_t registers[MAX_CONSUMERS + 1] = {0, (56 + 256) / 2, (24 + 2 * 240) / 3, (32 + 3 * 160) / 4, (24 + 4 * 120) / 5};
-    return (Geometry){.threads = WARPGROUP * (consumers + 1), .registers_per_thread = registers[consumers], .shape = {64, 256}};
+    const uint32_t registers = registers_of[consumers].producer + consumers * registers_of[consumers].consumer;
+    return (Geometry){.threads = WARPGROUP * (consumers + 1), .registers_per_thread = registers / (consumers + 1), .shape = {64, 256}};
 }
 
 const Algorithm algorithm_fa3 = {

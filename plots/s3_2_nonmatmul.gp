@@ -9,6 +9,6 @@ set boxwidth 0.6
 set yrange [0:*]
 set key outside right
 set grid ytics
-plot csv index "groups" using ($2/1e6):xtic(1) title "per score", \
-     csv index "groups" using ($3/1e6) title "per element of O", \
-     csv index "groups" using ($4/1e6) title "per row"
+plot csv index "groups" every ::1 using ($2/1e6):xtic(1) title "per score", \
+     csv index "groups" every ::1 using ($3/1e6) title "per element of O", \
+     csv index "groups" every ::1 using ($4/1e6) title "per row"

@@ -227,27 +227,17 @@ static void finish(ChipSchedule *schedule, uint64_t block, uint64_t time)
 
 /* ---- engine 1: a block's length is its own ---- */
 
-/* What a slot is doing: when its present work and its last epilogue end. */
-typedef struct {
-    uint64_t work_end, epilogue_end;
-} Worker;
-
-/* Runs `block`, taken at `time`. Returns when the slot takes its next one. */
-static uint64_t run_block(Dispatcher *x, Worker *worker, uint64_t block, uint64_t time)
+/* Runs `block`, taken by a slot at `time`; *epilogue_end is when the slot's last epilogue ended. Returns when it takes its next
+ * one. */
+static uint64_t run_block(Dispatcher *x, uint64_t *epilogue_end, uint64_t block, uint64_t time)
 {
     const BlockList *list = x->list;
-    const uint64_t ready = checked_add(time, list->prologue, "end of a prologue", x->status);
-    const uint64_t work_start = max_u64(worker->work_end, ready);
-    worker->work_end = checked_add(work_start, list->work[block], "end of a block", x->status);
-    worker->epilogue_end =
-        checked_add(max_u64(worker->work_end, worker->epilogue_end), list->epilogue, "end of a block", x->status);
-    finish(x->schedule, block, worker->epilogue_end);
-    if (!list->overlap) {
-        worker->work_end = worker->epilogue_end;
-        return worker->epilogue_end;
-    }
-    const uint64_t early = worker->work_end > list->prologue ? worker->work_end - list->prologue : 0;
-    return max_u64(work_start, early);
+    const uint64_t work_start = checked_add(time, list->prologue, "end of a prologue", x->status);
+    const uint64_t work_end = checked_add(work_start, list->work[block], "end of a block", x->status);
+    *epilogue_end = checked_add(max_u64(work_end, *epilogue_end), list->epilogue, "end of a block", x->status);
+    finish(x->schedule, block, *epilogue_end);
+    if (!list->overlap) return *epilogue_end;
+    return max_u64(work_start, work_end > list->prologue ? work_end - list->prologue : 0);
 }
 
 static bool run_independent(Dispatcher *x)
@@ -255,16 +245,16 @@ static bool run_independent(Dispatcher *x)
     ChipSchedule *schedule = x->schedule;
     const uint64_t slots = min_u64(schedule->slots, max_u64(schedule->count, 1));
     Heap heap = {alloc_array(x->alloc, slots, sizeof(HeapEntry), "slots of the chip", x->status), slots};
-    Worker *workers = alloc_array(x->alloc, slots, sizeof *workers, "slots of the chip", x->status);
+    uint64_t *epilogue_ends = alloc_array(x->alloc, slots, sizeof *epilogue_ends, "slots of the chip", x->status);
     for (uint64_t i = 0; status_ok(x->status) && i < slots; i++) heap.entries[i] = (HeapEntry){0, i};
     while (status_ok(x->status) && x->next < schedule->count) {
         HeapEntry slot = heap.entries[0];
         const uint64_t block = take(x, slot.id % schedule->sm_count, slot.time);
         if (block == UINT64_MAX) break;
-        slot.time = run_block(x, &workers[slot.id], block, slot.time);
+        slot.time = run_block(x, &epilogue_ends[slot.id], block, slot.time);
         heap_replace_top(&heap, slot);
     }
-    alloc_free(x->alloc, workers);
+    alloc_free(x->alloc, epilogue_ends);
     alloc_free(x->alloc, heap.entries);
     schedule->busy = schedule->work;
     return status_ok(x->status);

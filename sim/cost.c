@@ -45,6 +45,7 @@ static void set_hold(Cost *cost, uint64_t hold)
 static uint64_t work_elements(const Event *event)
 {
     uint64_t elements = 0;
+    if (event->operation == OP_CONVERT) return event->written[0]->area;     /* it may be a part of what is read */
     for (int i = 0; i < EVENT_TILES; i++) {
         if (event->read[i] != NULL) elements = max_u64(elements, event->read[i]->area);
         if (event->written[i] != NULL) elements = max_u64(elements, event->written[i]->area);
@@ -98,9 +99,11 @@ static Cost copy_cost(const Profile *profile, const Event *event)
 {
     const bool is_load = event->operation == OP_LOAD;
     const Tile *tile = is_load ? event->written[0] : event->read[0];
-    const uint64_t bytes = tile->area * tile->element_bytes;
+    const uint64_t bytes = tile_elements_here(tile) * element_bytes(event->tensor->type);
     Cost cost = {0};
     cost.occupancy[UNIT_COPY] = cycles_at(bytes, copy_rate(profile));
+    if (event->operation == OP_ATOMIC_ADD && tile->space == SPACE_SHARED)       /* the one copy that the FlashAttention-4 paper charges there */
+        cost.occupancy[UNIT_SHARED] = cycles_at(bytes, profile->smem_bytes_per_cycle_per_sm);
     set_hold(&cost, cost.occupancy[UNIT_COPY] + (is_load ? profile->l2_latency_cycles : 0));
     return cost;
 }

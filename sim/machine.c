@@ -150,28 +150,36 @@ static void attach_data(Block *block, Tile *tile)
     if (machine->config.poison) fill_reals(machine, tile->data, elements, NAN);
 }
 
-static Tile *new_tile(Block *block, const char *name, Space space, ElementType type, uint32_t rows, uint32_t cols)
+/* This block reserves one of `shares` equal parts. */
+static Tile *new_tile(Block *block, Space space, const char *name, ElementType type, uint32_t rows, uint32_t cols, uint64_t shares)
 {
     Tile *tile = next_tile(block, name, space, type, rows, cols);
     const uint64_t elements = (uint64_t)rows * cols;        /* 32 x 32 bits */
     const uint64_t bytes = checked_mul(elements, element_bytes(type), name, block->machine->status);
-    if (status_ok(block->machine->status) && reserve(block, space, name, bytes) && block->machine->math != NULL) attach_data(block, tile);
+    if (status_ok(block->machine->status) && reserve(block, space, name, bytes / shares) && block->machine->math != NULL) attach_data(block, tile);
     return tile;
 }
 
 Tile *shared_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols)
 {
-    return new_tile(block, name, SPACE_SHARED, type, rows, cols);
+    return new_tile(block, SPACE_SHARED, name, type, rows, cols, 1);
+}
+
+Tile *paired_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols)
+{
+    Tile *tile = new_tile(block, SPACE_SHARED, name, type, rows, cols, 2);
+    tile->halved = true;
+    return tile;
 }
 
 Tile *register_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols)
 {
-    return new_tile(block, name, SPACE_REGISTERS, type, rows, cols);
+    return new_tile(block, SPACE_REGISTERS, name, type, rows, cols, 1);
 }
 
 Tile *tensor_memory_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols)
 {
-    return new_tile(block, name, SPACE_TENSOR_MEMORY, type, rows, cols);
+    return new_tile(block, SPACE_TENSOR_MEMORY, name, type, rows, cols, 1);
 }
 
 Rows *row_vector(Block *block, const char *name, ElementType type, uint32_t rows) { return register_tile(block, name, type, rows, 1); }

@@ -127,6 +127,7 @@ typedef struct {
     Operation operation;
     const Stream *stream;
     TensorInstruction instruction;      /* of a product */
+    const Tensor *tensor;               /* of a load, store or atomic addition */
     bool async;                         /* the stream goes on at once */
     const Tile *read[EVENT_TILES];
     const Tile *written[EVENT_TILES];
@@ -226,6 +227,7 @@ struct Tile {
     uint64_t area;                      /* rows * cols */
     uint32_t depth;                     /* inner dimension of the product that filled it */
     bool simple;                        /* threads touch it without traffic and nobody computes or watches: counting is all */
+    bool halved;                        /* two CTAs hold it together: see paired_tile() */
     bool banded;                        /* part of it is hidden by a mask */
     bool nonfinite;                     /* the load that filled it saw an infinity or a NaN */
     VisibleBand band;
@@ -240,6 +242,9 @@ struct Tile {
     int product_form;                   /* which operand was transposed */
     uint64_t product_flops, product_operand_bytes;
 };
+
+/* The elements of its live part that this CTA holds. */
+static inline uint64_t tile_elements_here(const Tile *tile) { return tile->halved ? tile->area / 2 : tile->area; }
 
 /* One value per row: a tile with one column. */
 typedef Tile Rows;
@@ -282,6 +287,8 @@ struct Block {
 /* Tiles of a block. What does not fit is STATUS_INFEASIBLE naming the tile, the bytes needed and the bytes there; the tile returned
  * is then still safe to pass on. Rows count toward the arena unpadded. */
 Tile *shared_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
+/* In the shared memory of two CTAs, half in each: this one reserves, copies and reads half of it. rows x cols is even. For kernels that count. */
+Tile *paired_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
 Tile *register_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
 Tile *tensor_memory_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
 /* One float32 (float64 in the f64 path) per row, in registers: running max, sum, scale factors. */

@@ -63,14 +63,13 @@ static void count_touch(const Stream *w, const Tile *x, int touches)
 
 static void count_copy(const Stream *w, const Tile *x)
 {
-    if (x->space == SPACE_SHARED) count(w, &w->block->counts.smem_copy_bytes, x->area * x->element_bytes);
+    if (x->space == SPACE_SHARED) count(w, &w->block->counts.smem_copy_bytes, tile_elements_here(x) * x->element_bytes);
 }
 
 static void notify(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
 {
     const Machine *machine = w->block->machine;
-    const bool copies = operation == OP_LOAD || operation == OP_STORE || operation == OP_ATOMIC_ADD;
-    const bool async = operation == OP_MATMUL ? w->async_matmul : copies ? w->async_copy : operation == OP_ARRIVE;
+    const bool async = operation == OP_MATMUL ? w->async_matmul : operation == OP_ARRIVE;
     const Event event = {.operation = operation, .stream = w, .instruction = w->block->kernel->instruction, .async = async,
                          .read = {read0, read1, read2}, .written = {written}};
     machine->config.observe(machine->config.observer, &event);
@@ -79,6 +78,15 @@ static void notify(const Stream *w, Operation operation, const Tile *written, co
 static inline void report(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
 {
     if (w->block->machine->config.observe != NULL) notify(w, operation, written, read0, read1, read2);
+}
+
+/* The same for what moves between a tile and HBM. */
+static inline void report_copy(const Stream *w, Operation operation, const Tile *written, const Tile *read, const Tensor *tensor)
+{
+    const Machine *machine = w->block->machine;
+    if (machine->config.observe == NULL) return;
+    const Event event = {.operation = operation, .stream = w, .async = w->async_copy, .tensor = tensor, .read = {read}, .written = {written}};
+    machine->config.observe(machine->config.observer, &event);
 }
 
 static void set_shape(const Stream *w, Tile *x, uint64_t rows, uint64_t cols)
@@ -148,7 +156,7 @@ static void count_load(const Stream *w, const Tile *tile, const Tensor *tensor, 
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
-    count(w, &traffic->l2_to_sm, tile->area);
+    count(w, &traffic->l2_to_sm, tile_elements_here(tile));
     if (machine->config.l2 != L2_IDEAL) return;                 /* without L2, HBM sees what the SMs asked for: see record() */
     const Region region = region_of(tile, tensor, row, col);
     Coverage *touched = coverage_of(w, w->block->touched, tensor, head_of(w->block, tensor));
@@ -207,7 +215,7 @@ static inline void repeat_load(const Stream *w, const Tile *tile, const Tensor *
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     count_elements(w, OP_LOAD, 1);
-    count(w, &traffic->l2_to_sm, tile->area);
+    count(w, &traffic->l2_to_sm, tile_elements_here(tile));
     count_copy(w, tile);
 }
 
@@ -219,7 +227,7 @@ SLOW_PATH void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t r
     count_load(w, tile, tensor, row, col);
     count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) tile->nonfinite = math_of(w)->load(matrix(tile), memory_at(w->block, tensor, row, col), tensor->cols);
-    report(w, OP_LOAD, tile, NULL, NULL, NULL);
+    report_copy(w, OP_LOAD, tile, NULL, tensor);
 }
 
 static SLOW_PATH void load_fully(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
@@ -241,30 +249,32 @@ void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Til
     count_store(w, tile, tensor, row, col, false);
     count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) math_of(w)->store(memory_at(w->block, tensor, row, col), tensor->cols, matrix(tile), tensor->type);
-    report(w, OP_STORE, NULL, tile, NULL, NULL);
+    report_copy(w, OP_STORE, NULL, tile, tensor);
 }
 
 void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile) { store_part(w, tensor, row, 0, tile); }
 
 /* A sum at L2 is a number of the tensor's type, like everything that is stored there. */
-static void add_to_memory(const Stream *w, const Tensor *tensor, uint64_t row, const Tile *tile)
+static void add_to_memory(const Stream *w, const Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
 {
-    void *memory = memory_at(w->block, tensor, row, 0);
+    void *memory = memory_at(w->block, tensor, row, col);
     math_of(w)->accumulate(memory, tensor->cols, matrix(tile));
     if (math_of(w)->real_bytes != sizeof(float)) return;
     for (uint32_t r = 0; r < tile->rows; r++) round_elements(tensor->type, (float *)memory + r * tensor->cols, tile->cols);
 }
 
-void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile)
+void atomic_add_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
 {
-    if (!alive(w) || !inside(w, tensor, row, 0) || !stays_inside(w, tensor, row, 0, tile)) return;
+    if (!alive(w) || !inside(w, tensor, row, col) || !stays_inside(w, tensor, row, col, tile)) return;
     count_elements(w, OP_ATOMIC_ADD, 1);
     count(w, &w->block->traffic[tensor->index].atomic_adds, tile->area);
-    count_store(w, tile, tensor, row, 0, true);
+    count_store(w, tile, tensor, row, col, true);
     count_copy(w, tile);
-    if (math_of(w) != NULL && alive(w)) add_to_memory(w, tensor, row, tile);
-    report(w, OP_ATOMIC_ADD, NULL, tile, NULL, NULL);
+    if (math_of(w) != NULL && alive(w)) add_to_memory(w, tensor, row, col, tile);
+    report_copy(w, OP_ATOMIC_ADD, NULL, tile, tensor);
 }
+
+void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile) { atomic_add_part(w, tensor, row, 0, tile); }
 
 /* --------------------------------------------------------------------------------------------------------- named barriers */
 
@@ -291,8 +301,8 @@ static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uin
 {
     const InstructionShape shape = w->shape;
     uint64_t left = 0, right = 0;
-    if (a->space == SPACE_SHARED) left = times(w, shape.n ? ceil_div(n, shape.n) : 1, a->area * a->element_bytes);
-    if (b->space == SPACE_SHARED) right = times(w, shape.m ? ceil_div(m, shape.m) : 1, b->area * b->element_bytes);
+    if (a->space == SPACE_SHARED) left = times(w, shape.n ? ceil_div(n, shape.n) : 1, tile_elements_here(a) * a->element_bytes);
+    if (b->space == SPACE_SHARED) right = times(w, shape.m ? ceil_div(m, shape.m) : 1, tile_elements_here(b) * b->element_bytes);
     count(w, &left, right);
     return left;
 }
@@ -476,8 +486,10 @@ void add(Stream *w, Tile *y, const Tile *x)
 static SLOW_PATH void convert_fully(Stream *w, Tile *y, const Tile *x)
 {
     if (!alive(w)) return;
-    set_shape(w, y, x->rows, x->cols);
-    copy_mask(y, x);
+    if (y != x) {
+        set_shape(w, y, x->rows, x->cols);
+        copy_mask(y, x);
+    }
     count_elements(w, OP_CONVERT, x->area);
     count_touch(w, y, 1);
     count_touch(w, x, 1);
@@ -485,10 +497,35 @@ static SLOW_PATH void convert_fully(Stream *w, Tile *y, const Tile *x)
     report(w, OP_CONVERT, y, x, NULL, NULL);
 }
 
+/* P and dS go from registers to shared memory once a tile: that, too, is only counted. */
 void convert(Stream *w, Tile *y, const Tile *x)
 {
-    const bool simple = x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded && !y->has_product;
-    if (!count_only(w, OP_CONVERT, x->area, simple)) convert_fully(w, y, x);
+    const bool alike = same_rows_and_cols(x, y) && !x->banded && !y->banded && !y->has_product;
+    if (!count_only(w, OP_CONVERT, x->area, x->simple && alike)) convert_fully(w, y, x);
+    else count_touch(w, y, 1);
+}
+
+/* X from (row, col) on. */
+static Matrix matrix_from(const Tile *x, uint32_t row, uint32_t col, const Tile *part)
+{
+    char *first = (char *)x->data + (col * x->ld + row) * x->block->machine->math->real_bytes;
+    return (Matrix){first, part->rows, part->cols, x->ld};
+}
+
+void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col)
+{
+    if (!alive(w)) return;
+    if (row > x->rows || col > x->cols) {
+        status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: row %u, column %u is outside tile %s of %u x %u", w->block->kernel->name, row,
+                    col, x->name, x->rows, x->cols);
+        return;
+    }
+    set_shape(w, y, min_u64(y->max_rows, x->rows - row), min_u64(y->max_cols, x->cols - col));
+    count_elements(w, OP_CONVERT, y->area);
+    count_touch(w, y, 1);
+    if (x->space == SPACE_SHARED) count(w, &w->block->counts.smem_thread_bytes, y->area * x->element_bytes);
+    if (math_of(w) != NULL && alive(w)) math_of(w)->copy(matrix(y), matrix_from(x, row, col, y), y->type);
+    report(w, OP_CONVERT, y, x, NULL, NULL);
 }
 
 static SLOW_PATH void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)

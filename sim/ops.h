@@ -26,6 +26,7 @@ void store(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile);
 void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile);
 /* The tensor's rows += the tile, element by element, at L2. Counted apart: one read and one write per element (atomic_elements). */
 void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile);
+void atomic_add_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile);
 
 /* ----------------------------------------------------------------------------------------------------- named barriers */
 
@@ -67,6 +68,8 @@ void fill(Stream *w, Tile *x, uint32_t rows, uint32_t cols, double value);      
 void scale(Stream *w, Tile *x, double factor);                                  /* X *= factor           [1 per element] */
 void add(Stream *w, Tile *y, const Tile *x);                                    /* Y += X                [1 per element] */
 void convert(Stream *w, Tile *y, const Tile *x);                                /* Y = X in Y's format   [0] */
+/* Y = the part of X from (row, col) on, as much of it as Y holds. X hides nothing. [0] */
+void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col);
 
 void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x);         /* m_new = max(m_old, row maxima) [1 per element] */
 void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);                /* P = e^(X - m)         [2 per element] */

@@ -108,9 +108,11 @@ void timeline_observe(void *observer, const Event *event)
 
 #define NO_OPERATION UINT32_MAX
 
-/* A queue of operations that start in order: a stream's blocking ones, or its asynchronous ones on one unit. Linked through `next`. */
+/* The asynchronous operations of one stream on one unit, which start in order. Linked through next_async. */
 typedef struct {
     uint32_t head, tail;
+    uint32_t last;              /* the one that started last */
+    uint64_t last_start;
 } Queue;
 
 typedef struct {
@@ -118,6 +120,7 @@ typedef struct {
     uint32_t *next_in_stream;                   /* [count]: program order within a stream */
     uint32_t *next_async;                       /* [count]: issue order within an asynchronous queue */
     uint64_t *issued;                           /* [count]: when an asynchronous operation left its stream */
+    uint32_t *issuer;                           /* [count]: the blocking operation before it there, which set that time */
     uint32_t stream_head[TIMELINE_STREAMS];
     uint64_t stream_free[TIMELINE_STREAMS];
     uint32_t stream_last[TIMELINE_STREAMS];     /* the blocking operation that set stream_free */
@@ -173,6 +176,16 @@ static bool examine(const Simulation *s, uint32_t index, uint64_t issued, uint32
     return true;
 }
 
+/* Not before the one issued before it: matters for operations that occupy no unit. */
+static void keep_order(const Queue *queue, Unit unit, Candidate *candidate)
+{
+    if (queue->last_start <= candidate->start) return;
+    candidate->start = queue->last_start;
+    candidate->wait = WAIT_UNIT;
+    candidate->waited_for = queue->last;
+    candidate->waited_unit = unit;
+}
+
 static bool is_better(const Candidate *a, const Candidate *b)
 {
     if (b->operation == NO_OPERATION) return true;
@@ -189,6 +202,7 @@ static void issue_async(Simulation *s, uint16_t stream)
         const uint32_t index = s->stream_head[stream];
         Queue *queue = &s->async[stream][main_unit(&timeline->operations[index])];
         s->issued[index] = s->stream_free[stream];
+        s->issuer[index] = s->stream_last[stream];
         s->next_async[index] = NO_OPERATION;
         if (queue->head == NO_OPERATION) queue->head = index;
         else s->next_async[queue->tail] = index;
@@ -205,9 +219,10 @@ static Candidate choose(const Simulation *s)
         if (head != NO_OPERATION && examine(s, head, s->stream_free[stream], s->stream_last[stream], &candidate) && is_better(&candidate, &best))
             best = candidate;
         for (int unit = 0; unit < UNIT_KINDS; unit++) {
-            const uint32_t waiting = s->async[stream][unit].head;
-            if (waiting != NO_OPERATION && examine(s, waiting, s->issued[waiting], s->stream_last[stream], &candidate) && is_better(&candidate, &best))
-                best = candidate;
+            const Queue *queue = &s->async[stream][unit];
+            if (queue->head == NO_OPERATION || !examine(s, queue->head, s->issued[queue->head], s->issuer[queue->head], &candidate)) continue;
+            keep_order(queue, (Unit)unit, &candidate);
+            if (is_better(&candidate, &best)) best = candidate;
         }
     }
     return best;
@@ -231,6 +246,8 @@ static void start(Simulation *s, const Candidate *chosen)
     if (operation->async) {
         Queue *queue = &s->async[operation->stream][main_unit(operation)];
         queue->head = s->next_async[chosen->operation];
+        queue->last = chosen->operation;
+        queue->last_start = chosen->start;
     } else {
         s->stream_head[operation->stream] = s->next_in_stream[chosen->operation];
         s->stream_free[operation->stream] = operation->end;
@@ -247,7 +264,7 @@ static void link_streams(Simulation *s)
     uint32_t last[TIMELINE_STREAMS];
     for (int stream = 0; stream < TIMELINE_STREAMS; stream++) {
         s->stream_head[stream] = last[stream] = NO_OPERATION;
-        for (int unit = 0; unit < UNIT_KINDS; unit++) s->async[stream][unit] = (Queue){NO_OPERATION, NO_OPERATION};
+        for (int unit = 0; unit < UNIT_KINDS; unit++) s->async[stream][unit] = (Queue){.head = NO_OPERATION, .tail = NO_OPERATION};
     }
     for (uint32_t i = 0; i < timeline->count; i++) {
         TimedOperation *operation = &timeline->operations[i];
@@ -281,12 +298,14 @@ bool timeline_run(Timeline *timeline)
     s.next_in_stream = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     s.next_async = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     s.issued = alloc_array(timeline->alloc, timeline->count, sizeof(uint64_t), "timeline", timeline->status);
+    s.issuer = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     timeline->makespan = 0;
     memset(timeline->busy, 0, sizeof timeline->busy);
     const bool ok = status_ok(timeline->status) && simulate(&s);
     alloc_free(timeline->alloc, s.next_in_stream);
     alloc_free(timeline->alloc, s.next_async);
     alloc_free(timeline->alloc, s.issued);
+    alloc_free(timeline->alloc, s.issuer);
     return ok;
 }
 

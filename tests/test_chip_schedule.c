@@ -428,6 +428,7 @@ static void test_occupancy(Context *x)
         {"h100", 49152, 128, 255, 2, OCCUPANCY_REGISTERS}, /* d = 64: shared memory alone would allow 4 */
         {"a100", 65536, 128, 255, 2, OCCUPANCY_REGISTERS}, /* 164 KiB / 65 KiB = 2 as well */
         {"a100", 83 * 1024, 128, 128, 1, OCCUPANCY_SHARED_MEMORY},
+        {"a100", 82 * 1024, 128, 128, 1, OCCUPANCY_SHARED_MEMORY}, /* 2 * 83 KiB: the reserved KiB of each block counts */
         {"a100", 81 * 1024, 128, 128, 2, OCCUPANCY_SHARED_MEMORY}, /* 2 * (81 + 1) KiB = 164 KiB */
         {"h100", 232448, 384, 168, 1, OCCUPANCY_REGISTERS},        /* 227 KiB: all that a block can have */
         {"h100", 0, 1024, 32, 2, OCCUPANCY_REGISTERS},
@@ -509,7 +510,7 @@ static void test_footprint_random(Context *x)
         const uint64_t count = random_between(&random, 1, 40), sms = random_between(&random, 1, 6),
                        group = random_between(&random, 1, 8), capacity = random_between(&random, 0, 60);
         for (uint64_t b = 0; b < count; b++) {
-            work[b] = random_between(&random, 1, 7);
+            work[b] = random_between(&random, 0, 7);
             bytes[b] = random_between(&random, 0, 30);
         }
         Status status = {0};

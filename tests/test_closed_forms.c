@@ -11,8 +11,9 @@
 
 typedef bool ClosedFormFunction(const CountedProblem *problem, ClosedForm *form, Status *status);
 
-static ClosedFormFunction *const all_forms[] = {closed_form_standard, closed_form_fa1, closed_form_fa1_shipped, closed_form_fa2};
-static const char *const all_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa3"};
+static ClosedFormFunction *const all_forms[] = {closed_form_standard, closed_form_fa1, closed_form_fa1_shipped, closed_form_fa2,
+                                                closed_form_fa4};
+static const char *const all_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa4"};
 enum { FORMS = sizeof all_forms / sizeof all_forms[0] };
 
 /* One head, two-byte elements, no mask, no L2. */

@@ -1,4 +1,5 @@
-/* test_counts_backward.c - every count of the backward passes, and of dropout, three ways: the walk, the closed form, brute force over elements.
+/* test_counts_backward.c - every count of the backward passes, and of dropout, three ways: the walk, the closed form, brute force
+ * over elements.
  *
  *   small shapes    walk = closed form = brute force, field by field: a grid, then random shapes with heads, splits and dropout
  *   wide shapes     walk = closed form at odd lengths, head dims up to 257, blocks from 1 x 1 to 256 x 256
@@ -6,7 +7,7 @@
  *   forward         the same for forward passes with dropout
  *   lecture         the one-head formulas of §2.6 and §2.7 are the general forms; its integers; 64 bits
  *
- * A failure prints both values, the names of both ways and the whole shape. Takes 1.5 s at -O3.
+ * A failure prints both values, the names of both ways and the whole shape. Takes 1.8 s at -O3.
  */
 /* label: closed-form */
 #include "test.h"
@@ -70,8 +71,10 @@ static bool check_done(Context *x, const BackwardCase *c, const Status *status)
     return status_ok(status);
 }
 
-/* The backward pass alone when counting; after the forward pass when computing. Free with attention_run_free, also after a failure. */
-static bool walk(AttentionRun *run, const BackwardCase *c, MachineConfig config, const Profile *profile, Alloc *alloc, Status *status)
+/* The backward pass alone when counting; after the forward pass when computing. Free with attention_run_free, also after a
+ * failure. */
+static bool walk(AttentionRun *run, const BackwardCase *c, MachineConfig config, const Profile *profile, Alloc *alloc,
+                 Status *status)
 {
     config.l2 = c->count.l2;
     return run_backward(run, c->way, c->count.tiles, config, profile, &(BackwardInputs){.shape = c->count.shape}, alloc, status);
@@ -115,7 +118,8 @@ static void check_ways(Context *x, const BackwardCase *c, const Profile *profile
             check_field(x, c, fields[i].name, "walk against closed form", walked, u64_at(&run.closed_form, fields[i].form));
             if (brute) check_field(x, c, fields[i].name, "walk against brute force", walked, u64_at(&counts, fields[i].brute));
         }
-        if (brute) check_field(x, c, "tile_pairs", "closed form against brute force", run.closed_form.tile_pairs, counts.tile_pairs);
+        if (brute)
+            check_field(x, c, "tile_pairs", "closed form against brute force", run.closed_form.tile_pairs, counts.tile_pairs);
     }
     attention_run_free(&run);
 }
@@ -146,7 +150,8 @@ static void check_forward(Context *x, const BackwardCase *c, const Profile *prof
     if (check_done(x, c, &status))
         for (size_t i = 0; i < FIELDS; i++) {
             const uint64_t walked = u64_at(&run.totals, fields[i].walk);
-            check_field(x, c, fields[i].name, "forward: walk against closed form", walked, u64_at(&run.closed_form, fields[i].form));
+            check_field(x, c, fields[i].name, "forward: walk against closed form", walked,
+                        u64_at(&run.closed_form, fields[i].form));
             if (brute) check_field(x, c, fields[i].name, "forward: walk against brute force", walked,
                                    u64_at(&plain, fields[i].brute) + u64_at(&extra, fields[i].brute));
         }
@@ -248,7 +253,8 @@ static void long_rows(Context *x)
     Profile small = x->chip;
     for (uint64_t Nk = 20; Nk <= 41; Nk += 3)
         for (small.smem_bytes_per_block = 32; small.smem_bytes_per_block <= 96; small.smem_bytes_per_block += 8) {
-            BackwardCase c = {{&algorithm_standard, attention_shape(5, 1), {2, 2}, Nk % 2 ? L2_IDEAL : L2_NONE}, &backward_ways[WAY_STANDARD]};
+            BackwardCase c = {{&algorithm_standard, attention_shape(5, 1), {2, 2}, Nk % 2 ? L2_IDEAL : L2_NONE},
+                              &backward_ways[WAY_STANDARD]};
             c.count.shape.seqlen_k = Nk;
             c.count.shape.dtype = ELEMENT_F32;
             c.count.shape.heads = 2;
@@ -328,7 +334,8 @@ static void executors(Context *x, int cases)
             c.way = &backward_ways[w];
             c.count.algorithm = c.way->algorithm;
             check_executor(x, &c, &chip, (MachineConfig){.mode = MODE_NUMERIC}, "numeric against count");
-            check_executor(x, &c, &chip, (MachineConfig){.mode = MODE_COUNT, .walk_all_heads = true}, "all heads walked against one");
+            check_executor(x, &c, &chip, (MachineConfig){.mode = MODE_COUNT, .walk_all_heads = true},
+                           "all heads walked against one");
             check_executor(x, &c, &chip, (MachineConfig){.mode = MODE_COUNT, .observe = watch_nothing}, "watched against not");
         }
     }
@@ -355,7 +362,8 @@ static void check_listed(Test *t, CountedBackward p, const char *what)
     ClosedForm form;
     p.direct_dq = true;
     closed_form_fa2_backward(&p, &form, &status);
-    check_u64(t, fa2_backward_elements(q->Nq, q->d, q->Bc, &status), hbm_elements(&form) + form.atomic_elements - q->Nq * q->d, what);
+    check_u64(t, fa2_backward_elements(q->Nq, q->d, q->Bc, &status), hbm_elements(&form) + form.atomic_elements - q->Nq * q->d,
+              what);
     check_u64(t, fa2_backward_atomic_elements(q->Nq, q->d, q->Bc, &status), form.atomic_elements, what);
     check_u64(t, backward_flops(q->Nq, q->d, &status) + recompute_flops(q->Nq, q->d, &status), form.matmul_flops, what);
     p.direct_dq = false;
@@ -371,8 +379,8 @@ static void check_listed(Test *t, CountedBackward p, const char *what)
     check_text(t, status.text, "", what);
 }
 
-/* Ideal L2, both passes: 13Nd leaves out the row statistics (L written and read, D written and read: 4N) and that dQ is zeroed and fetched
- * before it is written (2Nd). In float32 the sums of dQ are zeroed and fetched at four bytes. */
+/* Ideal L2, both passes: 13Nd leaves out the row statistics (L written and read, D written and read: 4N) and that dQ is zeroed
+ * and fetched before it is written (2Nd). In float32 the sums of dQ are zeroed and fetched at four bytes. */
 static void check_both_passes(Test *t, CountedBackward p, const char *what)
 {
     Status status = {0};
@@ -382,11 +390,13 @@ static void check_both_passes(Test *t, CountedBackward p, const char *what)
     closed_form_fa2(&p.problem, &forward, &status);
     p.direct_dq = true;
     closed_form_fa2_backward(&p, &backward, &status);
-    check_u64(t, flash_training_elements(N, d, &status), hbm_elements(&forward) + hbm_elements(&backward) - 4 * N - 2 * N * d, what);
+    check_u64(t, flash_training_elements(N, d, &status), hbm_elements(&forward) + hbm_elements(&backward) - 4 * N - 2 * N * d,
+              what);
     check_u64(t, forward_flops(N, d, &status), forward.matmul_flops, what);
     p.direct_dq = false;
     closed_form_fa2_backward(&p, &backward, &status);
-    check_u64(t, flash_training_bytes_float32_dq(N, d, &status), hbm_bytes(&forward) + hbm_bytes(&backward) - 16 * N - 8 * N * d, what);
+    check_u64(t, flash_training_bytes_float32_dq(N, d, &status), hbm_bytes(&forward) + hbm_bytes(&backward) - 16 * N - 8 * N * d,
+              what);
     closed_form_standard(&p.problem, &forward, &status);
     closed_form_standard_backward(&p, &backward, &status);
     check_u64(t, standard_training_elements(N, d, &status), hbm_elements(&forward) + hbm_elements(&backward), what);
@@ -400,14 +410,18 @@ static void check_lecture_formulas(Test *t)
         const uint64_t N = random_between(&random, 1, 5000), d = random_between(&random, 1, 512);
         const CountedBackward p = one_head(N, d, random_between(&random, 1, 600), random_between(&random, 1, 600));
         char what[160];
-        snprintf(what, sizeof what, "N=%" PRIu64 " d=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 ": one-head formula against the general form", N, d,
+        snprintf(what, sizeof what,
+                 "N=%" PRIu64 " d=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 ": one-head formula against the general form", N, d,
                  p.problem.Br, p.problem.Bc);
         check_listed(t, p, what);
         check_both_passes(t, p, what);
     }
 }
 
-static void check_ratio(Test *t, double got, double want, double tolerance, const char *what) { check_close(t, got, want, tolerance / want, what); }
+static void check_ratio(Test *t, double got, double want, double tolerance, const char *what)
+{
+    check_close(t, got, want, tolerance / want, what);
+}
 
 static void check_lecture_values(Test *t)
 {
@@ -420,13 +434,16 @@ static void check_lecture_values(Test *t)
     check_u64(t, fa2_backward_elements(300, 64, 96, &status), 425100, "N = 300, d = 64, Bc = 96");
     check_u64(t, fa2_backward_elements(1000, 32, 80, &status), 1883000, "N = 1000, d = 32, Bc = 80");
     check_u64(t, fa2_backward_atomic_elements(512, 64, 64, &status), 524288, "N = 512, d = 64, Bc = 64: Tc 2Nd");
-    check_u64(t, fa2_backward_atomic_elements_by_queries(512, 64, 64, &status), 1048576, "N = 512, d = 64, Br = 64: twice as many");
+    check_u64(t, fa2_backward_atomic_elements_by_queries(512, 64, 64, &status), 1048576,
+              "N = 512, d = 64, Br = 64: twice as many");
     check_u64(t, standard_backward_elements(256, 64, &status), 589824, "N = 256, d = 64: 8Nd + 7N^2");
     check_u64(t, standard_training_elements(N, d, &status), 12320768, "N = 1024, d = 64: 12Nd + 11N^2");
     check_u64(t, flash_training_elements(N, d, &status), 851968, "N = 1024, d = 64: 13Nd");
     check_ratio(t, flops / (2.0 * (double)standard_training_elements(N, d, &status)), 32.68, 0.005, "standard: FLOPs per byte");
-    check_ratio(t, (flops + recomputed) / (2.0 * (double)flash_training_elements(N, d, &status)), 551.38, 0.005, "flash: FLOPs per byte, 7N/13");
-    check_ratio(t, (flops + recomputed) / (double)flash_training_bytes_float32_dq(N, d, &status), 421.65, 0.005, "flash, float32 dQ: 14N/34");
+    check_ratio(t, (flops + recomputed) / (2.0 * (double)flash_training_elements(N, d, &status)), 551.38, 0.005,
+                "flash: FLOPs per byte, 7N/13");
+    check_ratio(t, (flops + recomputed) / (double)flash_training_bytes_float32_dq(N, d, &status), 421.65, 0.005,
+                "flash, float32 dQ: 14N/34");
     check_ratio(t, (flops + recomputed) / flops, 14.0 / 12.0, 1e-15, "recomputation: 16.7 % more of both passes");
     check_ratio(t, recomputed / (double)backward_flops(N, d, &status), 0.25, 1e-15, "25 % more of the backward pass");
 
@@ -440,7 +457,8 @@ static void check_lecture_values(Test *t)
     check_ratio(t, forward_gb, 1.745, 0.0005, "FlashAttention-1, forward: GB");
     check_ratio(t, backward_gb, 2.684, 0.0005, "FlashAttention-1, backward (inferred): GB");
     check_ratio(t, forward_gb + backward_gb, 4.43, 0.005, "both: 4.43 GB, printed 4.4");
-    check_ratio(t, 2e-9 * (double)(heads * standard_training_elements(N, d, &status)), 25.2, 0.05, "standard, both: 25.2 GB, printed 40.3");
+    check_ratio(t, 2e-9 * (double)(heads * standard_training_elements(N, d, &status)), 25.2, 0.05,
+                "standard, both: 25.2 GB, printed 40.3");
     check_text(t, status.text, "", "lecture values");
 }
 
@@ -475,7 +493,8 @@ static void check_ledger(Context *x)
     attention_run_free(&run);
 }
 
-/* Matmul FLOPs against the forward pass: 2.5 times with recomputation, twice without; under a causal mask exactly N (N + 1) / 2 pairs. */
+/* Matmul FLOPs against the forward pass: 2.5 times with recomputation, twice without; under a causal mask exactly N (N + 1) / 2
+ * pairs. */
 static void check_flops(Context *x)
 {
     for (size_t i = 0; i < BACKWARD_WAYS; i++)
@@ -489,8 +508,10 @@ static void check_flops(Context *x)
             walk(&run, &c, (MachineConfig){.mode = MODE_COUNT}, &x->chip, &x->alloc, &status);
             c.way->algorithm->closed_form(&run.problem, &forward, &status);
             check_done(x, &c, &status);
-            check_field(x, &c, "matmul_flops_exact_mask", "walk against 2 d per pair and product", run.totals.matmul_flops_exact_mask, products * 2 * 64 * pairs);
-            check_field(x, &c, "matmul_flops", "walk against the forward pass", 2 * run.totals.matmul_flops, products * forward.matmul_flops);
+            check_field(x, &c, "matmul_flops_exact_mask", "walk against 2 d per pair and product",
+                        run.totals.matmul_flops_exact_mask, products * 2 * 64 * pairs);
+            check_field(x, &c, "matmul_flops", "walk against the forward pass", 2 * run.totals.matmul_flops,
+                        products * forward.matmul_flops);
             attention_run_free(&run);
         }
 }
@@ -515,7 +536,8 @@ static uint64_t loop_over_splits(const CountedProblem *p, uint64_t splits)
     return rows;
 }
 
-/* Through the difference that the sums make: splits and one sum differ by what is zeroed, fetched, written and read of the sums. */
+/* Through the difference that the sums make: splits and one sum differ by what is zeroed, fetched, written and read of the
+ * sums. */
 static void check_split_sums(Test *t)
 {
     uint64_t random = 5;
@@ -540,7 +562,8 @@ static void check_split_sums(Test *t)
         const uint64_t want = loop_over_splits(q, p.splits) - loop_over_splits(q, 1) + (p.splits - 1) * q->Nq;
         p.splits = 0;
         closed_form_fa2_backward(&p, &one, &status);
-        snprintf(what, sizeof what, "Nq=%" PRIu64 " Nk=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 " band %" PRId64 "..%" PRId64 ": rows of splits",
+        snprintf(what, sizeof what,
+                 "Nq=%" PRIu64 " Nk=%" PRIu64 " Br=%" PRIu64 " Bc=%" PRIu64 " band %" PRId64 "..%" PRId64 ": rows of splits",
                  q->Nq, q->Nk, q->Br, q->Bc, q->band_low, q->band_high);
         check_text(t, status.text, "", what);
         check_u64(t, split.hbm_read_elements - one.hbm_read_elements, want, what);
@@ -563,7 +586,8 @@ static void check_growth(Test *t)
             check_true(t, forms[a](&p, &form, &status), status.text);
             check_u64(t, form.matmul_flops, (a == 0 ? 8 : 10) * N * N * 128, "8 or 10 N^2 d");
             const uint64_t bytes = hbm_bytes(&form), before = hbm_bytes(&last);
-            if (before > 0) check_true(t, bytes <= 4 * before && bytes > 4 * before - before / 50, "bytes of 2N over N, with a linear part");
+            if (before > 0)
+                check_true(t, bytes <= 4 * before && bytes > 4 * before - before / 50, "bytes of 2N over N, with a linear part");
             last = form;
         }
         CountedBackward huge = one_head(UINT64_C(1) << 31, 128, 128, 128);
@@ -574,7 +598,8 @@ static void check_growth(Test *t)
         status = (Status){0};
         huge.problem.batch = 0;
         check_true(t, forms[a](&huge, &form, &status), "batch 0 does nothing");
-        check_u64(t, hbm_elements(&form) + form.matmul_flops + form.nonmatmul_ops + form.atomic_elements, 0, "batch 0 does nothing");
+        check_u64(t, hbm_elements(&form) + form.matmul_flops + form.nonmatmul_ops + form.atomic_elements, 0,
+                  "batch 0 does nothing");
     }
 }
 
@@ -597,13 +622,15 @@ static void check_limits(Test *t)
 /* A deterministic pass has sums and a loop order of its own. */
 static void check_exclusive_variants(Context *x)
 {
-    static const BackwardVariant refused[] = {{.deterministic = true, .direct_dq = true}, {.deterministic = true, .query_blocks_outside = true}};
+    static const BackwardVariant refused[] = {{.deterministic = true, .direct_dq = true},
+                                              {.deterministic = true, .query_blocks_outside = true}};
     for (size_t i = 0; i < 2; i++) {
         const BackwardWay way = {"refused", &algorithm_fa2, refused[i]};
         const BackwardCase c = {{&algorithm_fa2, attention_shape(8, 2), {2, 2}, L2_NONE}, &way};
         Status status = {0};
         AttentionRun run;
-        check_true(&x->test, !walk(&run, &c, (MachineConfig){.mode = MODE_COUNT}, &x->chip, &x->alloc, &status), "variants that exclude each other");
+        check_true(&x->test, !walk(&run, &c, (MachineConfig){.mode = MODE_COUNT}, &x->chip, &x->alloc, &status),
+                   "variants that exclude each other");
         check_u64(&x->test, status.code, STATUS_USAGE, status.text);
         attention_run_free(&run);
     }

@@ -1,8 +1,8 @@
 /* test_dropout.c - the dropout mask belongs to (seed, offset, batch, head, row, column) and to nothing else.
  *
- *   tiles           random_keep of any shape at any offset = dropout_keeps element by element = the mask that DROPOUT_STORED writes
- *   passes          O, L and gradients are the same bits with the mask regenerated, stored and given, for every tile shape: the forward walks query
- *                   blocks, the backward key blocks
+ *   tiles           random_keep of any shape at any offset = dropout_keeps, element by element = what DROPOUT_STORED writes
+ *   passes          O, L and gradients are the same bits with the mask regenerated, stored and given, for every tile shape: the
+ *                   forward walks query blocks, the backward key blocks
  *   elsewhere       another seed, offset, batch or head is another mask, also where products of lengths leave 32 bits
  *   rate            kept fraction within 5 sigma; the threshold has 32 bits, so p = 0.001 is not 1/256
  *   edges           p = 0 changes no bit; a row that loses every key; p outside [0, 1) is refused
@@ -43,7 +43,8 @@ static void keep_tile_block(Block *b, const void *arguments, uint64_t index)
             const double got = b->machine->math->real_bytes == sizeof(double) ? ((const double *)z->data)[c * z->ld + r]
                                                                               : (double)((const float *)z->data)[c * z->ld + r];
             const uint64_t head = b->batch * k->queries->heads + b->head;
-            check_true(k->test, got == (dropout_keeps(k->dropout, head, k->row + r, k->col + c) ? 1.0 : 0.0), "29: random_keep = dropout_keeps");
+            check_true(k->test, got == (dropout_keeps(k->dropout, head, k->row + r, k->col + c) ? 1.0 : 0.0),
+                       "29: random_keep = dropout_keeps");
         }
 }
 
@@ -58,10 +59,12 @@ static void check_tiles(Context *x)
             for (size_t o = 0; o < OFFSETS; o++) {
                 Status status = {0};
                 Machine machine;
-                const MachineConfig config = {.mode = MODE_NUMERIC, .precision = f32 ? PRECISION_F32 : PRECISION_F64, .poison = true};
+                const MachineConfig config = {
+                    .mode = MODE_NUMERIC, .precision = f32 ? PRECISION_F32 : PRECISION_F64, .poison = true};
                 machine_init(&machine, &x->chip, config, &x->alloc, &status);
                 const Tensor *queries = machine_tensor(&machine, "Q", ELEMENT_F32, 2, 3, 70000, 1);
-                const KeepTile k = {&x->test, queries, &dropout, offsets[OFFSETS - 1 - o], offsets[o], shapes[s][0], shapes[s][1]};
+                const KeepTile k = {&x->test,   queries,      &dropout,    offsets[OFFSETS - 1 - o],
+                                    offsets[o], shapes[s][0], shapes[s][1]};
                 const Kernel kernel = {.name = "keep", .threads = 128, .registers_per_thread = 255, .run = keep_tile_block};
                 check_true(&x->test, launch(&machine, &kernel, (Grid){1, 3, 2}, &k), status.text);
                 machine_free(&machine);
@@ -113,8 +116,8 @@ static double *whole_mask(Context *x, const AttentionShape *s, Status *status)
     return keep;
 }
 
-static bool run_source(Context *x, AttentionRun *run, const BackwardWay *way, TileSize tiles, const AttentionShape *shape, const double *keep,
-                       Status *status)
+static bool run_source(Context *x, AttentionRun *run, const BackwardWay *way, TileSize tiles, const AttentionShape *shape,
+                       const double *keep, Status *status)
 {
     const BackwardInputs inputs = {.shape = *shape, .keep = keep};
     run_backward(run, way, tiles, (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->chip, &inputs, &x->alloc, status);
@@ -170,7 +173,8 @@ static void check_shapes_and_orders(Context *x)
             for (int i = 0; i < 4; i++) {
                 const Tensor *got = result_of(&run.attention, i), *want = result_of(&first.attention, i);
                 for (uint64_t k = 0; k < tensor_elements(want); k++)
-                    check_close(&x->test, tensor_value(&run.machine, got, k), tensor_value(&first.machine, want, k), 1e-13, backward_ways[w].name);
+                    check_close(&x->test, tensor_value(&run.machine, got, k), tensor_value(&first.machine, want, k), 1e-13,
+                                backward_ways[w].name);
             }
             attention_run_free(&run);
         }
@@ -181,8 +185,8 @@ static void check_shapes_and_orders(Context *x)
         attention_random_inputs(&run.attention, &run.machine, 1);
         check_true(&x->test, attention_run_forward(&run), status.text);
         for (uint64_t k = 0; k < tensor_elements(run.attention.O); k++)
-            check_close(&x->test, tensor_value(&run.machine, run.attention.O, k), tensor_value(&first.machine, first.attention.O, k), 1e-13,
-                        dropout_forwards[a]->name);
+            check_close(&x->test, tensor_value(&run.machine, run.attention.O, k),
+                        tensor_value(&first.machine, first.attention.O, k), 1e-13, dropout_forwards[a]->name);
         attention_run_free(&run);
     }
     attention_run_free(&first);
@@ -223,20 +227,23 @@ static void check_dropped_row(Context *x)
             run_backward(&dropped, &backward_ways[w], tiles[t], config, &x->chip, &inputs, &x->alloc, &status);
             check_text(&x->test, status.text, "", backward_ways[w].name);
             for (uint64_t c = 0; c < D; c++) {
-                check_close(&x->test, tensor_value(&dropped.machine, dropped.attention.O, ROW * D + c), 0, 0, "28: O of a dropped row");
-                check_close(&x->test, tensor_value(&dropped.machine, dropped.attention.dQ, ROW * D + c), 0, 0, "28: dQ of a dropped row");
+                check_close(&x->test, tensor_value(&dropped.machine, dropped.attention.O, ROW * D + c), 0, 0,
+                            "28: O of a dropped row");
+                check_close(&x->test, tensor_value(&dropped.machine, dropped.attention.dQ, ROW * D + c), 0, 0,
+                            "28: dQ of a dropped row");
             }
             double before[2][N * D];
             const Tensor *const key_side[] = {dropped.attention.dK, dropped.attention.dV};
-            for (uint64_t i = 0; i < 2 * N * D; i++) before[i / (N * D)][i % (N * D)] = tensor_value(&dropped.machine, key_side[i / (N * D)], i % (N * D));
+            for (uint64_t i = 0; i < 2 * N * D; i++)
+                before[i / (N * D)][i % (N * D)] = tensor_value(&dropped.machine, key_side[i / (N * D)], i % (N * D));
             for (uint64_t c = 0; c < D; c++) tensor_set(&dropped.machine, dropped.attention.dO, ROW * D + c, 1000);
             check_true(&x->test, attention_run_backward(&dropped), status.text);
             for (uint64_t i = 0; i < 2 * N * D; i++)
-                check_close(&x->test, tensor_value(&dropped.machine, key_side[i / (N * D)], i % (N * D)), before[i / (N * D)][i % (N * D)], 0,
-                            "28: dK, dV take nothing from a dropped row");
+                check_close(&x->test, tensor_value(&dropped.machine, key_side[i / (N * D)], i % (N * D)),
+                            before[i / (N * D)][i % (N * D)], 0, "28: dK, dV take nothing from a dropped row");
             for (uint64_t i = 0; i < N && kept.attention.L != NULL; i++)
-                check_close(&x->test, tensor_value(&dropped.machine, dropped.attention.L, i), tensor_value(&kept.machine, kept.attention.L, i), 0,
-                            "28: L does not know of dropout");
+                check_close(&x->test, tensor_value(&dropped.machine, dropped.attention.L, i),
+                            tensor_value(&kept.machine, kept.attention.L, i), 0, "28: L does not know of dropout");
             attention_run_free(&dropped);
             attention_run_free(&kept);
         }
@@ -254,33 +261,43 @@ static int alike(Place a, Place b)
 {
     int same = 0;
     for (uint64_t i = 0; i < 64 * 64; i++)
-        same += dropout_keeps(a.dropout, a.head, a.row + i / 64, a.col + i % 64) == dropout_keeps(b.dropout, b.head, b.row + i / 64, b.col + i % 64);
+        same += dropout_keeps(a.dropout, a.head, a.row + i / 64, a.col + i % 64) ==
+                dropout_keeps(b.dropout, b.head, b.row + i / 64, b.col + i % 64);
     return same;
 }
 
 /* At p = 0.5 half of the elements are: 2048 of 4096 within 5 sigma (32 each). */
-static void check_independent(Context *x, Place a, Place b, const char *what) { check_true(&x->test, abs(alike(a, b) - 2048) <= 5 * 32, what); }
+static void check_independent(Context *x, Place a, Place b, const char *what)
+{
+    check_true(&x->test, abs(alike(a, b) - 2048) <= 5 * 32, what);
+}
 
 static void check_elsewhere(Context *x)
 {
     static const uint64_t corners[][2] = {{0, 0}, {65472, 65472}, {65536, 65536}, {46341, 46341}, {1048512, 7}};
     const Dropout dropout = {.p = 0.5, .seed = 42, .offset = 0};
-    const Dropout other[] = {{.p = 0.5, .seed = 42, .offset = 1}, {.p = 0.5, .seed = 42, .offset = 0x7fffffff}, {.p = 0.5, .seed = 43},
+    const Dropout other[] = {{.p = 0.5, .seed = 42, .offset = 1},
+                             {.p = 0.5, .seed = 42, .offset = 0x7fffffff},
+                             {.p = 0.5, .seed = 43},
                              {.p = 0.5, .seed = UINT64_C(42) + (UINT64_C(1) << 32)}};
     for (size_t i = 0; i < sizeof corners / sizeof corners[0]; i++) {
         const Place here = {&dropout, 0, corners[i][0], corners[i][1]};
         check_i64(&x->test, alike(here, here), 64 * 64, "29: the same mask again");
         for (size_t k = 0; k < sizeof other / sizeof other[0]; k++)
-            check_independent(x, here, (Place){&other[k], 0, here.row, here.col}, "29: another offset or seed (flash-attention#2088)");
+            check_independent(x, here, (Place){&other[k], 0, here.row, here.col},
+                              "29: another offset or seed (flash-attention#2088)");
         for (uint64_t head = 1; head <= UINT64_C(1) << 31; head = head < 40 ? head + 1 : 2 * head)
             check_independent(x, here, (Place){&dropout, head, here.row, here.col}, "46: another head or batch (pytorch#188015)");
         for (int bit = 6; bit < 31; bit++) {
-            check_independent(x, here, (Place){&dropout, 0, here.row + (UINT64_C(1) << bit), here.col}, "46: a row 2^bit further on");
-            check_independent(x, here, (Place){&dropout, 0, here.row, here.col + (UINT64_C(1) << bit)}, "46: a column 2^bit further on");
+            check_independent(x, here, (Place){&dropout, 0, here.row + (UINT64_C(1) << bit), here.col},
+                              "46: a row 2^bit further on");
+            check_independent(x, here, (Place){&dropout, 0, here.row, here.col + (UINT64_C(1) << bit)},
+                              "46: a column 2^bit further on");
         }
     }
     /* N = 65536: (head N + row) N + col is the same modulo 2^32 for every head */
-    check_independent(x, (Place){&dropout, 0, 65472, 65472}, (Place){&dropout, 1, 65472, 65472}, "46: heads 0 and 1 at N = 65536 (ffpa-attn#352)");
+    check_independent(x, (Place){&dropout, 0, 65472, 65472}, (Place){&dropout, 1, 65472, 65472},
+                      "46: heads 0 and 1 at N = 65536 (ffpa-attn#352)");
 }
 
 /* The kernels' masks: heads of one run differ, and so do sequences of the batch. */
@@ -293,7 +310,8 @@ static void check_heads_of_a_run(Context *x)
         const uint64_t heads = shape.batch * shape.heads, size = shape.seqlen_q * shape.seqlen_k * run.machine.math->real_bytes;
         const char *Z = run.attention.Z->data;
         for (uint64_t a = 0; a < heads; a++)
-            for (uint64_t b = 0; b < a; b++) check_true(&x->test, memcmp(Z + a * size, Z + b * size, size) != 0, "29: heads and batches differ");
+            for (uint64_t b = 0; b < a; b++)
+                check_true(&x->test, memcmp(Z + a * size, Z + b * size, size) != 0, "29: heads and batches differ");
     }
     attention_run_free(&run);
 }

@@ -62,6 +62,8 @@ static const FieldCase cases[] = {
     {"4a: no keys at all", "xformers#1042", 3, 0, 1, .O = VALUES{0, 0, 0}, .L = VALUES{NOTHING, NOTHING, NOTHING}, .exact = true},
     {"4b: rows without a visible key", "flash-attention#978", 3, 1, 1, .mask = MASK_CAUSAL, .v = VALUES{7}, .O = VALUES{0, 0, 7},
      .L = VALUES{NOTHING, NOTHING, 0}, .exact = true},
+    {"4: every visible score is -inf: like no key", "onnxruntime#28904", 2, 2, 1, .k = VALUES{-INFINITY, -INFINITY},
+     .O = VALUES{0, 0}, .L = VALUES{NOTHING, NOTHING}, .exact = true},
 
     {"5: window 2,0", "transformers#39408", 5, 5, 1, .windowed = true, .left = 2, .right = 0, .O = VALUES{1, 1.5, 2, 3, 4}},
     {"5: window -1,0", "flash-attention#1116", 5, 5, 1, .windowed = true, .left = -1, .right = 0, .O = VALUES{1, 1.5, 2, 2.5, 3}},
@@ -157,7 +159,7 @@ static void define_row(const AttentionShape *s, uint64_t i, const double *q, con
     for (uint64_t c = 0; c < s->head_dim; c++) O[c] = 0;
     for (uint64_t j = 0; j < s->seqlen_k; j++) {
         if (!sees(s, i, j)) continue;
-        const double p = exp(score(s, q, k + j * s->head_dim) - m);
+        const double p = exp(score(s, q, k + j * s->head_dim) - (m == -INFINITY ? 0 : m));
         l += p;
         for (uint64_t c = 0; c < s->head_dim; c++) O[c] += p * v[j * s->head_dim + c];
     }

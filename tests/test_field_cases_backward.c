@@ -1,9 +1,10 @@
 /* test_field_cases_backward.c - small inputs on which public backward passes have been wrong, with the right gradients.
  *
- * Each row of the table is a bug report in miniature: gradients of a group not summed, dropout applied before the normaliser, an lse so negative that a
- * padded key overflows, rows that see nothing. The numbers were computed by hand or with numpy (finite differences agree); `source` names the public
- * thread. Every case runs through every backward pass, float64 and float32, with six tile shapes, tiles, scratch and outputs filled with NaN
- * beforehand, and twice: the second run must give the same bits. Reading an input: with d = 1, q = 1 and scale 1 the score of key j is k_j.
+ * Each row of the table is a bug report in miniature: gradients of a group not summed, dropout applied before the normaliser, an
+ * lse so negative that a padded key overflows, rows that see nothing. The numbers were computed by hand or with numpy (finite
+ * differences agree); `source` names the public thread. Every case runs through every backward pass, float64 and float32, with six
+ * tile shapes, tiles, scratch and outputs filled with NaN beforehand, and twice: the second run must give the same bits. Reading
+ * an input: with d = 1, q = 1 and scale 1 the score of key j is k_j.
  */
 /* label: golden */
 #include "test.h"
@@ -40,51 +41,60 @@ typedef struct {
 #define NOTHING -INFINITY
 
 static const FieldCase cases[] = {
-    {"27: gradients of K and V are summed over the group", "levanter#449", 2, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2, -1, 0.5}, .k = VALUES{1, -1},
-     .v = VALUES{2, 5}, .d_o = VALUES{1, 1, 2, 2}, .dQ = VALUES{-0.629962, -0.105976, -1.259923, -2.359343}, .dK = VALUES{-0.380831, 0.380831},
-     .dV = VALUES{3.563334, 2.436666}},
-    {"27: the first head alone", "native-sparse-attention-triton#27", 1, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2}, .k = VALUES{1, -1}, .v = VALUES{2, 5},
-     .d_o = VALUES{1, 1}, .dQ = VALUES{-0.629962, -0.105976}, .dK = VALUES{-0.420957, 0.420957}, .dV = VALUES{1.862811, 0.137189}},
-    {"3c: the mask reaches the backward", "triton#4541", 2, 2, 2, 1, 1, MASK_CAUSAL, .q = VALUES{1, 2, -1, 0.5}, .k = VALUES{1, -1}, .v = VALUES{2, 5},
-     .d_o = VALUES{1, 1, 2, 2}, .dQ = VALUES{0, -0.105976, 0, -2.359343}, .dK = VALUES{-0.695812, 0.695812}, .dV = VALUES{5.444131, 0.555869}},
+    {"27: gradients of K and V are summed over the group", "levanter#449", 2, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2, -1, 0.5},
+     .k = VALUES{1, -1}, .v = VALUES{2, 5}, .d_o = VALUES{1, 1, 2, 2}, .dQ = VALUES{-0.629962, -0.105976, -1.259923, -2.359343},
+     .dK = VALUES{-0.380831, 0.380831}, .dV = VALUES{3.563334, 2.436666}},
+    {"27: the first head alone", "native-sparse-attention-triton#27", 1, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2},
+     .k = VALUES{1, -1}, .v = VALUES{2, 5}, .d_o = VALUES{1, 1}, .dQ = VALUES{-0.629962, -0.105976},
+     .dK = VALUES{-0.420957, 0.420957}, .dV = VALUES{1.862811, 0.137189}},
+    {"3c: the mask reaches the backward", "triton#4541", 2, 2, 2, 1, 1, MASK_CAUSAL, .q = VALUES{1, 2, -1, 0.5},
+     .k = VALUES{1, -1}, .v = VALUES{2, 5}, .d_o = VALUES{1, 1, 2, 2}, .dQ = VALUES{0, -0.105976, 0, -2.359343},
+     .dK = VALUES{-0.695812, 0.695812}, .dV = VALUES{5.444131, 0.555869}},
 
-    {"4a: no keys at all", "xformers#1042", 1, 3, 0, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1}, .k = VALUES{0}, .v = VALUES{0}, .d_o = VALUES{1, 1, 1},
-     .O = VALUES{0, 0, 0}, .L = VALUES{NOTHING, NOTHING, NOTHING}, .dQ = VALUES{0, 0, 0}, .exact = true},
-    {"4b: rows without a visible key", "flash-attention#978", 1, 3, 1, 1, 1, MASK_CAUSAL, .q = VALUES{0, 0, 0}, .k = VALUES{0}, .v = VALUES{7},
-     .d_o = VALUES{1, 1, 1}, .O = VALUES{0, 0, 7}, .L = VALUES{NOTHING, NOTHING, 0}, .dQ = VALUES{0, 0, 0}, .dK = VALUES{0}, .dV = VALUES{1},
+    {"4a: no keys at all", "xformers#1042", 1, 3, 0, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1}, .k = VALUES{0}, .v = VALUES{0},
+     .d_o = VALUES{1, 1, 1}, .O = VALUES{0, 0, 0}, .L = VALUES{NOTHING, NOTHING, NOTHING}, .dQ = VALUES{0, 0, 0}, .exact = true},
+    {"4b: rows without a visible key", "flash-attention#978", 1, 3, 1, 1, 1, MASK_CAUSAL, .q = VALUES{0, 0, 0}, .k = VALUES{0},
+     .v = VALUES{7}, .d_o = VALUES{1, 1, 1}, .O = VALUES{0, 0, 7}, .L = VALUES{NOTHING, NOTHING, 0}, .dQ = VALUES{0, 0, 0},
+     .dK = VALUES{0}, .dV = VALUES{1}, .exact = true},
+    {"11b: no queries: dK = dV = 0 is written", "flash-attention#2421", 1, 0, 3, 1, 1, MASK_NONE, .q = VALUES{0},
+     .k = VALUES{1, 2, 3}, .v = VALUES{1, 2, 3}, .d_o = VALUES{0}, .dK = VALUES{0, 0, 0}, .dV = VALUES{0, 0, 0}, .exact = true},
+
+    {"28: dropout acts after the softmax", "nki-samples#80", 1, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2}, .k = VALUES{0.5, -0.5},
+     .v = VALUES{3, 7}, .d_o = VALUES{1, 1}, .keep = VALUES{1, 0, 1, 1}, .O = VALUES{4.386351, 6.953624},
+     .L = VALUES{0.813262, 1.126928}, .dQ = VALUES{1.179672, -0.839949}, .dK = VALUES{-0.500226, 0.500226},
+     .dV = VALUES{3.223711, 0.238406}},
+    {"28: the only key is dropped", "nki-samples#80", 1, 1, 1, 1, 1, MASK_NONE, .q = VALUES{2}, .k = VALUES{3}, .v = VALUES{5},
+     .d_o = VALUES{1}, .keep = VALUES{0}, .O = VALUES{0}, .L = VALUES{6}, .dQ = VALUES{0}, .dK = VALUES{0}, .dV = VALUES{0},
      .exact = true},
-    {"11b: no queries: dK = dV = 0 is written", "flash-attention#2421", 1, 0, 3, 1, 1, MASK_NONE, .q = VALUES{0}, .k = VALUES{1, 2, 3},
-     .v = VALUES{1, 2, 3}, .d_o = VALUES{0}, .dK = VALUES{0, 0, 0}, .dV = VALUES{0, 0, 0}, .exact = true},
+    {"28: one row is dropped", "torch-xpu-ops#3766", 1, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2}, .k = VALUES{0.5, -0.5},
+     .v = VALUES{3, 7}, .d_o = VALUES{1, 1}, .keep = VALUES{0, 0, 1, 1}, .O = VALUES{0, 6.953624},
+     .L = VALUES{0.813262, 1.126928}, .dQ = VALUES{0, -0.839949}, .dK = VALUES{-1.679897, 1.679897},
+     .dV = VALUES{1.761594, 0.238406}},
 
-    {"28: dropout acts after the softmax", "nki-samples#80", 1, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2}, .k = VALUES{0.5, -0.5}, .v = VALUES{3, 7},
-     .d_o = VALUES{1, 1}, .keep = VALUES{1, 0, 1, 1}, .O = VALUES{4.386351, 6.953624}, .L = VALUES{0.813262, 1.126928},
-     .dQ = VALUES{1.179672, -0.839949}, .dK = VALUES{-0.500226, 0.500226}, .dV = VALUES{3.223711, 0.238406}},
-    {"28: the only key is dropped", "nki-samples#80", 1, 1, 1, 1, 1, MASK_NONE, .q = VALUES{2}, .k = VALUES{3}, .v = VALUES{5}, .d_o = VALUES{1},
-     .keep = VALUES{0}, .O = VALUES{0}, .L = VALUES{6}, .dQ = VALUES{0}, .dK = VALUES{0}, .dV = VALUES{0}, .exact = true},
-    {"28: one row is dropped", "torch-xpu-ops#3766", 1, 2, 2, 1, 1, MASK_NONE, .q = VALUES{1, 2}, .k = VALUES{0.5, -0.5}, .v = VALUES{3, 7},
-     .d_o = VALUES{1, 1}, .keep = VALUES{0, 0, 1, 1}, .O = VALUES{0, 6.953624}, .L = VALUES{0.813262, 1.126928}, .dQ = VALUES{0, -0.839949},
-     .dK = VALUES{-1.679897, 1.679897}, .dV = VALUES{1.761594, 0.238406}},
-
-    {"30a: one visible key", "flash-attention#334", 1, 3, 1, 2, 0.7, MASK_NONE, .q = VALUES{1, 2, 3, -1, 0.5, 0}, .k = VALUES{2, 1}, .v = VALUES{5, -7},
-     .d_o = VALUES{1, 2, 3, 4, 5, 6}, .dQ = VALUES{0, 0, 0, 0, 0, 0}, .dK = VALUES{0, 0}, .dV = VALUES{9, 12}, .tolerance = 1e-5},
-    {"30a: the same, causal", "flash-attention#443", 1, 3, 1, 2, 0.7, MASK_CAUSAL, .q = VALUES{1, 2, 3, -1, 0.5, 0}, .k = VALUES{2, 1},
-     .v = VALUES{5, -7}, .d_o = VALUES{1, 2, 3, 4, 5, 6}, .dQ = VALUES{0, 0, 0, 0, 0, 0}, .dK = VALUES{0, 0}, .dV = VALUES{5, 6}, .tolerance = 1e-5},
+    {"30a: one visible key", "flash-attention#334", 1, 3, 1, 2, 0.7, MASK_NONE, .q = VALUES{1, 2, 3, -1, 0.5, 0},
+     .k = VALUES{2, 1}, .v = VALUES{5, -7}, .d_o = VALUES{1, 2, 3, 4, 5, 6}, .dQ = VALUES{0, 0, 0, 0, 0, 0}, .dK = VALUES{0, 0},
+     .dV = VALUES{9, 12}, .tolerance = 1e-5},
+    {"30a: the same, causal", "flash-attention#443", 1, 3, 1, 2, 0.7, MASK_CAUSAL, .q = VALUES{1, 2, 3, -1, 0.5, 0},
+     .k = VALUES{2, 1}, .v = VALUES{5, -7}, .d_o = VALUES{1, 2, 3, 4, 5, 6}, .dQ = VALUES{0, 0, 0, 0, 0, 0}, .dK = VALUES{0, 0},
+     .dV = VALUES{5, 6}, .tolerance = 1e-5},
     {"30b: logits -120, a padded key scored 0 would overflow", "pytorch#196678", 1, 3, 3, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1},
      .k = VALUES{-120, -120, -120}, .v = VALUES{1, 2, 3}, .d_o = VALUES{1, 1, 1}, .O = VALUES{2, 2, 2},
-     .L = VALUES{-118.901388, -118.901388, -118.901388}, .dQ = VALUES{0, 0, 0}, .dK = VALUES{-1, 0, 1}, .dV = VALUES{1, 1, 1}, .tolerance = 1e-4},
-    {"30b: five keys", "trl#7181", 1, 5, 5, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1, 1, 1}, .k = VALUES{-120, -120, -120, -120, -120},
-     .v = VALUES{1, 2, 3, 4, 5}, .d_o = VALUES{1, 1, 1, 1, 1}, .O = VALUES{3, 3, 3, 3, 3}, .dQ = VALUES{0, 0, 0, 0, 0}, .dK = VALUES{-2, -1, 0, 1, 2},
-     .dV = VALUES{1, 1, 1, 1, 1}, .tolerance = 1e-4},
-    {"30b: logits +120", "cudnn-frontend#628", 1, 3, 3, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1}, .k = VALUES{120, 120, 120}, .v = VALUES{1, 2, 3},
-     .d_o = VALUES{1, 1, 1}, .O = VALUES{2, 2, 2}, .L = VALUES{121.098612, 121.098612, 121.098612}, .dQ = VALUES{0, 0, 0}, .dK = VALUES{-1, 0, 1},
-     .dV = VALUES{1, 1, 1}, .tolerance = 1e-4},
-    {"30b: five keys, logits +120", "cudnn-frontend#1072", 1, 5, 5, 1, 1, MASK_CAUSAL, .q = VALUES{1, 1, 1, 1, 1}, .k = VALUES{120, 120, 120, 120, 120},
-     .v = VALUES{1, 2, 3, 4, 5}, .d_o = VALUES{1, 1, 1, 1, 1}, .O = VALUES{1, 1.5, 2, 2.5, 3},
-     .dQ = VALUES{0, 0, 0, 0, 0}, .dK = VALUES{-1.358333, -0.075, 0.458333, 0.575, 0.4},
+     .L = VALUES{-118.901388, -118.901388, -118.901388}, .dQ = VALUES{0, 0, 0}, .dK = VALUES{-1, 0, 1}, .dV = VALUES{1, 1, 1},
+     .tolerance = 1e-4},
+    {"30b: five keys", "trl#7181", 1, 5, 5, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1, 1, 1},
+     .k = VALUES{-120, -120, -120, -120, -120}, .v = VALUES{1, 2, 3, 4, 5}, .d_o = VALUES{1, 1, 1, 1, 1},
+     .O = VALUES{3, 3, 3, 3, 3}, .dQ = VALUES{0, 0, 0, 0, 0}, .dK = VALUES{-2, -1, 0, 1, 2}, .dV = VALUES{1, 1, 1, 1, 1},
+     .tolerance = 1e-4},
+    {"30b: logits +120", "cudnn-frontend#628", 1, 3, 3, 1, 1, MASK_NONE, .q = VALUES{1, 1, 1}, .k = VALUES{120, 120, 120},
+     .v = VALUES{1, 2, 3}, .d_o = VALUES{1, 1, 1}, .O = VALUES{2, 2, 2}, .L = VALUES{121.098612, 121.098612, 121.098612},
+     .dQ = VALUES{0, 0, 0}, .dK = VALUES{-1, 0, 1}, .dV = VALUES{1, 1, 1}, .tolerance = 1e-4},
+    {"30b: five keys, logits +120", "cudnn-frontend#1072", 1, 5, 5, 1, 1, MASK_CAUSAL, .q = VALUES{1, 1, 1, 1, 1},
+     .k = VALUES{120, 120, 120, 120, 120}, .v = VALUES{1, 2, 3, 4, 5}, .d_o = VALUES{1, 1, 1, 1, 1},
+     .O = VALUES{1, 1.5, 2, 2.5, 3}, .dQ = VALUES{0, 0, 0, 0, 0}, .dK = VALUES{-1.358333, -0.075, 0.458333, 0.575, 0.4},
      .dV = VALUES{2.283333, 1.283333, 0.783333, 0.45, 0.2}, .tolerance = 1e-4},
 
-    {"31b: the recomputed P is 1", "FastVideo#1730", 1, 1, 1, 1, 1, MASK_NONE, .q = VALUES{1}, .k = VALUES{100}, .v = VALUES{3}, .d_o = VALUES{1},
-     .O = VALUES{3}, .L = VALUES{100}, .dQ = VALUES{0}, .dK = VALUES{0}, .dV = VALUES{1}, .exact = true},
+    {"31b: the recomputed P is 1", "FastVideo#1730", 1, 1, 1, 1, 1, MASK_NONE, .q = VALUES{1}, .k = VALUES{100}, .v = VALUES{3},
+     .d_o = VALUES{1}, .O = VALUES{3}, .L = VALUES{100}, .dQ = VALUES{0}, .dK = VALUES{0}, .dV = VALUES{1}, .exact = true},
 };
 
 /* ------------------------------------------------------------------------------------------------------------ running a case */
@@ -102,7 +112,8 @@ static BackwardInputs case_inputs(const FieldCase *c, Precision precision)
     return (BackwardInputs){s, c->q, c->k, c->v, c->d_o, c->keep};
 }
 
-static void compare(Context *x, const AttentionRun *run, const Tensor *tensor, const double *want, double tolerance, const char *what)
+static void compare(Context *x, const AttentionRun *run, const Tensor *tensor, const double *want, double tolerance,
+                    const char *what)
 {
     for (uint64_t i = 0; i < tensor_elements(tensor); i++) {
         const double got = tensor_value(&run->machine, tensor, i);
@@ -150,7 +161,8 @@ static void run_one(Context *x, const FieldCase *c, const BackwardWay *way, Tile
     AttentionRun run;
     char what[200];
     const BackwardInputs inputs = case_inputs(c, precision);
-    snprintf(what, sizeof what, "%s: %s, %s, tiles %ux%u", c->name, way->name, element_name(inputs.shape.dtype), tile.Br, tile.Bc);
+    snprintf(what, sizeof what, "%s: %s, %s, tiles %ux%u", c->name, way->name, element_name(inputs.shape.dtype), tile.Br,
+             tile.Bc);
     run_backward(&run, way, tile, (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->chip, &inputs, &x->alloc, &status);
     check_text(&x->test, status.text, "", what);
     if (status_ok(&status)) {
@@ -179,15 +191,18 @@ static void check_batch_zero(Context *x)
             AttentionRun run;
             BackwardInputs inputs = {.shape = attention_shape(4, 2)};
             inputs.shape.batch = 0;
-            run_backward(&run, &backward_ways[w], (TileSize){2, 2}, (MachineConfig){.mode = (Mode)mode}, &x->chip, &inputs, &x->alloc, &status);
+            run_backward(&run, &backward_ways[w], (TileSize){2, 2}, (MachineConfig){.mode = (Mode)mode}, &x->chip, &inputs,
+                         &x->alloc, &status);
             check_text(&x->test, status.text, "", backward_ways[w].name);
             const Totals zero = {0};
-            check_true(&x->test, memcmp(&run.totals, &zero, sizeof zero) == 0, "11a: no sequence, no work (flash-attention#1159)");
+            check_true(&x->test, memcmp(&run.totals, &zero, sizeof zero) == 0,
+                       "11a: no sequence, no work (flash-attention#1159)");
             attention_run_free(&run);
         }
 }
 
-/* Case 13, backward: each query sees its own key only, and one row of Q, K, V or dO is not finite. Its own gradients are spoilt, no others change. */
+/* Case 13, backward: each query sees its own key only, and one row of Q, K, V or dO is not finite. Its own gradients are spoilt,
+ * no others change. */
 static void check_hidden_nan(Context *x)
 {
     enum { N = 5, SPOILT = 2 };
@@ -208,8 +223,8 @@ static void check_hidden_nan(Context *x)
                 run_backward(&spoilt, &backward_ways[w], tiles[t], config, &x->chip, &inputs, &x->alloc, &status);
                 check_text(&x->test, status.text, "", backward_ways[w].name);
                 char what[160];
-                snprintf(what, sizeof what, "13: %s, tiles %ux%u, %g in row 2 of %s (flashinfer#358)", backward_ways[w].name, tiles[t].Br, tiles[t].Bc,
-                         values[input % 2], input_names[input / 2]);
+                snprintf(what, sizeof what, "13: %s, tiles %ux%u, %g in row 2 of %s (flashinfer#358)", backward_ways[w].name,
+                         tiles[t].Br, tiles[t].Bc, values[input % 2], input_names[input / 2]);
                 const Tensor *const got[] = {spoilt.attention.dQ, spoilt.attention.dK, spoilt.attention.dV};
                 const Tensor *const want[] = {clean.attention.dQ, clean.attention.dK, clean.attention.dV};
                 for (int i = 0; i < 3 * N; i++)
@@ -224,7 +239,8 @@ static void check_hidden_nan(Context *x)
 /* --------------------------------------------------------------------------------------------- case 31: D and the sum of dS */
 
 /* One query with scores ln 0.3 and ln 0.7, v = 1 and 1 + 2^-7, dO = 1: dK is dS. */
-static void run_rounding_of_O(Context *x, AttentionRun *run, const BackwardWay *way, TileSize tile, ElementType type, Status *status)
+static void run_rounding_of_O(Context *x, AttentionRun *run, const BackwardWay *way, TileSize tile, ElementType type,
+                              Status *status)
 {
     static const double one[] = {1}, v[] = {1, 1.0078125};
     const double k[] = {log(0.3), log(0.7)};
@@ -235,8 +251,9 @@ static void run_rounding_of_O(Context *x, AttentionRun *run, const BackwardWay *
     run_backward(run, way, tile, (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->chip, &inputs, &x->alloc, status);
 }
 
-/* 31a. In float64 and float32 dS sums to 0. With BF16 tensors O is rounded up to 1.0078125 = v_1 and D with it: FlashAttention-2's dS_1 is 0, and
- * the sum is off by the whole of dS_0. The error is the algorithm's and shows; standard attention takes D from P and dP and has none. */
+/* 31a. In float64 and float32 dS sums to 0. With BF16 tensors O is rounded up to 1.0078125 = v_1 and D with it:
+ * FlashAttention-2's dS_1 is 0, and the sum is off by the whole of dS_0. The error is the algorithm's and shows; standard
+ * attention takes D from P and dP and has none. */
 static void check_rounding_of_O(Context *x)
 {
     static const ElementType types[] = {ELEMENT_F64, ELEMENT_F32, ELEMENT_BF16};
@@ -246,15 +263,17 @@ static void check_rounding_of_O(Context *x)
                 Status status = {0};
                 AttentionRun run;
                 char what[160];
-                snprintf(what, sizeof what, "31a: %s, %s, tiles %ux%u (flash-attention#2322)", backward_ways[w].name, element_name(types[i]), tiles[t].Br,
-                         tiles[t].Bc);
+                snprintf(what, sizeof what, "31a: %s, %s, tiles %ux%u (flash-attention#2322)", backward_ways[w].name,
+                         element_name(types[i]), tiles[t].Br, tiles[t].Bc);
                 run_rounding_of_O(x, &run, &backward_ways[w], tiles[t], types[i], &status);
                 check_text(&x->test, status.text, "", what);
                 const double O = tensor_value(&run.machine, run.attention.O, 0);
-                const double dS[] = {tensor_value(&run.machine, run.attention.dK, 0), tensor_value(&run.machine, run.attention.dK, 1)};
+                const double dS[] = {tensor_value(&run.machine, run.attention.dK, 0),
+                                     tensor_value(&run.machine, run.attention.dK, 1)};
                 const bool rounded = types[i] == ELEMENT_BF16, by_O = rounded && w != WAY_STANDARD;
                 check_close(&x->test, O, rounded ? 1.0078125 : 1.00546875, rounded ? 0 : 1e-6, what);
-                check_close(&x->test, dS[0], by_O ? -0.00234375 : -0.001640625, rounded ? 2e-5 : 1e-6, what);   /* P_0 = 0.3003 from BF16 scores */
+                check_close(&x->test, dS[0], by_O ? -0.00234375 : -0.001640625, rounded ? 2e-5 : 1e-6,
+                            what); /* P_0 = 0.3003 from BF16 scores */
                 check_close(&x->test, dS[1], by_O ? 0 : 0.001640625, by_O ? 0 : rounded ? 2e-5 : 1e-6, what);
                 if (!rounded) check_true(&x->test, fabs(dS[0] + dS[1]) <= 1e-5 * (fabs(dS[0]) + fabs(dS[1])), what);
                 attention_run_free(&run);
@@ -272,7 +291,8 @@ static void check_recomputed_rows(Context *x)
             BackwardInputs inputs = {.shape = attention_shape(1, 1), .q = one, .d_o = one};
             inputs.shape.seqlen_k = 37;
             inputs.shape.dtype = ELEMENT_F32;
-            run_backward(&run, &backward_ways[w], tiles[t], (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->chip, &inputs, &x->alloc, &status);
+            run_backward(&run, &backward_ways[w], tiles[t], (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->chip,
+                         &inputs, &x->alloc, &status);
             check_text(&x->test, status.text, "", backward_ways[w].name);
             double sum_P = 0, sum_dS = 0, sum_abs = 0;
             for (uint64_t j = 0; j < 37; j++) {
@@ -289,7 +309,8 @@ static void check_recomputed_rows(Context *x)
 
 /* ----------------------------------------------------------------------------------------------------- case 32: the witness */
 
-/* Three key blocks add a 1e8, a 1 and a -1e8 into dQ, in float32: with q = 0 every P is 1/3, v = 3, -6, 3 gives D = 0 and dS = 1, -2, 1. */
+/* Three key blocks add a 1e8, a 1 and a -1e8 into dQ, in float32: with q = 0 every P is 1/3, v = 3, -6, 3 gives D = 0 and dS = 1,
+ * -2, 1. */
 static double witness(Context *x, const BackwardWay *way, uint64_t seed)
 {
     static const double q[] = {0}, k[] = {1e8, -0.5, -1e8}, v[] = {3, -6, 3}, d_o[] = {1};

@@ -242,13 +242,14 @@ static void check_declaration_limits(Context *x)
         uint32_t counts[2];
         const char *error;
     } rows[] = {{{MAX_TILES, MAX_STREAMS}, ""},
-                {{MAX_TILES + 2, 0}, "kernel: tile T: a block holds at most 48 tiles"},
-                {{0, MAX_STREAMS + 2}, "kernel: stream s: a block has at most 8 streams"}};
+                {{MAX_TILES + 2, 0}, "kernel: tile T: a block holds at most "},
+                {{0, MAX_STREAMS + 2}, "kernel: stream s: a block has at most "}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Status status = {0};
         Machine machine;
         launch_alone(&machine, x, &x->unbounded, declare_many, one_block, rows[i].counts, &status);
-        check_text(&x->test, status.text, rows[i].error, "tiles and streams of a block");
+        check_u64(&x->test, status.code, i == 0 ? STATUS_OK : STATUS_INFEASIBLE, "tiles and streams of a block");
+        check_true(&x->test, strncmp(status.text, rows[i].error, strlen(rows[i].error)) == 0, status.text);
         machine_free(&machine);
     }
 }
@@ -346,7 +347,8 @@ static void check_tensor_count(Context *x)
         end = t->address + 2 * tensor_elements(t);
     }
     check_true(&x->test, machine_tensor(&machine, "one more", ELEMENT_BF16, 1, 1, 1, 1) == NULL, "too many tensors");
-    check_text(&x->test, status.text, "tensor one more: a machine holds at most 32 tensors", "too many tensors");
+    check_u64(&x->test, status.code, STATUS_INFEASIBLE, "too many tensors");
+    check_true(&x->test, strncmp(status.text, "tensor one more: a machine holds at most ", 41) == 0, status.text);
     machine_free(&machine);
 }
 

@@ -355,6 +355,31 @@ static void check_operand_bytes(Context *x)
     }
 }
 
+/* A product whose result lies in shared memory: written once, or read and written when it adds. */
+static void product_in_shared_memory(Block *b, const void *arguments, uint64_t index)
+{
+    Stream *w = stream(b, "s", 1);
+    Tile *a = register_tile(b, "a", ELEMENT_F32, 3, 3), *c = shared_tile(b, "c", ELEMENT_F32, 3, 3);
+    (void)arguments;
+    (void)index;
+    fill(w, a, 3, 3, 1.0);
+    matmul_nn(w, c, a, a);
+    matmul_nn_add(w, c, a, a);
+    matmul_tn_continue(w, c, a, a);
+}
+
+static void check_product_in_shared_memory(Context *x)
+{
+    Status status = {0};
+    Machine machine;
+    const Kernel kernel = kernel_of(product_in_shared_memory);
+    machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_COUNT}, &x->alloc, &status);
+    check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, NULL), status.text);
+    check_u64(&x->test, machine.launches[0].counts.smem_thread_bytes, 4 * 9 * (1 + 2 + 2), "results in shared memory");
+    check_u64(&x->test, machine.launches[0].counts.elements[OP_ACCUMULATE], 9, "only the addition is priced");
+    machine_free(&machine);
+}
+
 /* Wrong shapes, one per row of the table below. Tiles: a 2 x 3, c 3 x 2, e 2 x 2; rows m 2, n 3; X is 6 x 3. */
 typedef struct {
     Tensor *X;
@@ -526,40 +551,49 @@ static void check_masks(Context *x)
             }
 }
 
-/* A second mask hides more: what is seen lies in both bands. Rows 0..3, columns 0..4: j <= i, then j >= i - 1. */
+/* A second mask hides more: what is seen lies in both bands. Rows 0..3, columns 0..4: j <= i and j >= i - 1, in either order. */
+typedef struct {
+    Tensor *S;
+    Band first, second;
+} TwoMasks;
+
 static void mask_twice(Block *b, const void *arguments, uint64_t index)
 {
-    Tensor *const *tensors = arguments;
+    const TwoMasks *a = arguments;
     Stream *w = stream(b, "s", 1);
-    Tile *q = register_tile(b, "q", ELEMENT_F32, 4, 3), *k = register_tile(b, "k", ELEMENT_F32, 5, 3),
-         *s = register_tile(b, "s", ELEMENT_F32, 4, 5);
+    Tile *q = register_tile(b, "q", ELEMENT_F32, 4, 3), *k = register_tile(b, "k", ELEMENT_F32, 5, 3);
+    Tile *s = register_tile(b, "s", ELEMENT_F32, 4, 5);
     (void)index;
     fill(w, q, 4, 3, 1.0);
     fill(w, k, 5, 3, 1.0);
     matmul_nt(w, s, q, k);
-    mask(w, s, 0, 0, (Band){-9, 0});
-    mask(w, s, 0, 0, (Band){-1, 9});
+    mask(w, s, 0, 0, a->first);
+    mask(w, s, 0, 0, a->second);
     mask(w, s, 0, 0, (Band){-9, 9});                        /* hides nothing */
-    store(w, tensors[0], 0, s);
+    store(w, a->S, 0, s);
+    convert(w, s, s);                                       /* a copy is banded like its source */
+    matmul_nn(w, q, s, k);
 }
 
 static void check_mask_twice(Context *x)
 {
-    for (int mode = MODE_COUNT; mode <= MODE_NUMERIC; mode++) {
-        Status status = {0};
-        Machine machine;
-        const Kernel kernel = kernel_of(mask_twice);
-        machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode}, &x->alloc, &status);
-        Tensor *S = machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 4, 5);
-        check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &S), status.text);
-        check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 3 * 7,
-                  "1 + 2 + 2 + 2 pairs lie in both bands");
-        for (uint64_t i = 0; mode == MODE_NUMERIC && i < 20; i++) {
-            const uint64_t row = i / 5, col = i % 5;
-            check_close(&x->test, tensor_value(&machine, S, i), col == row || col + 1 == row ? 3 : -INFINITY, 0, "masked twice");
+    static const Band bands[2] = {{-9, 0}, {-1, 9}};
+    for (int mode = MODE_COUNT; mode <= MODE_NUMERIC; mode++)
+        for (int order = 0; order < 2; order++) {
+            Status status = {0};
+            Machine machine;
+            const Kernel kernel = kernel_of(mask_twice);
+            machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode}, &x->alloc, &status);
+            const TwoMasks a = {machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 4, 5), bands[order], bands[1 - order]};
+            check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &a), status.text);
+            check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 2 * 3 * 7, "1 + 2 + 2 + 2 pairs, twice");
+            for (uint64_t i = 0; mode == MODE_NUMERIC && i < 20; i++) {
+                const uint64_t row = i / 5, col = i % 5;
+                const double want = col == row || col + 1 == row ? 3 : -INFINITY;
+                check_close(&x->test, tensor_value(&machine, a.S, i), want, 0, "masked twice");
+            }
+            machine_free(&machine);
         }
-        machine_free(&machine);
-    }
 }
 
 /* Only the product that filled a tile gives pairs back: not one whose result was overwritten since. */
@@ -1003,6 +1037,7 @@ int main(void)
         check_rounding(&x);
         check_ragged(&x);
         check_operand_bytes(&x);
+        check_product_in_shared_memory(&x);
         check_misuse(&x);
         check_masks(&x);
         check_mask_twice(&x);

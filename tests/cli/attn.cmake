@@ -55,7 +55,6 @@ attn_case(count_overflows 3 "[A-Za-z_ ]+ overflows 64 bits: [0-9]+ \\* [0-9]+" f
 attn_case(walk_too_long 3 "the walk is too long: 4294967296 tile pairs, at most [0-9]+;[^\n]* closed form: 201326592 elements read[^\n]*"
           fa2 --seqlen 1m --block-q 16 --block-k 16)
 attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLOP, at most [0-9]+; [^\n]*" fa2 --mode numeric --seqlen 768k --head-dim 1)
-attn_case(time_is_missing 3 "--mode time is not part of this version; allowed: count, numeric" fa2 --mode time)
 attn_case(simulated_is_missing 3 "fa2_forward: the simulated L2 is not part of this version; allowed: none, ideal" fa2 --l2 simulated)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8 can only be counted[^\n]*" fa2 --mode numeric --dtype fp8)
@@ -84,8 +83,8 @@ cli_case(attn_closed_pipe PROGRAM attn EXIT 4
          STDERR "cannot write standard output: ")
 # A file that was there stays as it was when the run fails.
 cli_case(attn_keeps_old_file PROGRAM attn EXIT 3
-         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --mode time -o a.json; code=$?; test \"$(cat a.json)\" = old && test \"$(ls)\" = a.json && exit $code"
-         STDERR "--mode time")
+         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --l2 simulated -o a.json; code=$?; test \"$(cat a.json)\" = old && test \"$(ls)\" = a.json && exit $code"
+         STDERR "the simulated L2")
 
 # ---- what works ----
 set(zeros "hbm_read_elements +0 +0 +ok.*matmul_flops +FLOP +0 +0 +ok.*sram_peak_bytes +bytes +0")

@@ -10,24 +10,24 @@ typedef struct {
     BackwardVariant variant;
 } BackwardWay;
 
-enum { WAY_STANDARD, WAY_FA2, WAY_FA2_DIRECT, WAY_FA2_DETERMINISTIC, WAY_FA2_BY_QUERIES, BACKWARD_WAYS };
+enum { WAY_STANDARD, WAY_FA2, WAY_FA2_DIRECT, WAY_FA2_DETERMINISTIC, WAY_FA2_BY_QUERIES, WAY_FA4, BACKWARD_WAYS };
 
 extern const BackwardWay backward_ways[BACKWARD_WAYS];
 
 /* The forward passes that have dropout. */
-enum { DROPOUT_FORWARDS = 4 };
+enum { DROPOUT_FORWARDS = 5 };
 extern const Algorithm *const dropout_forwards[DROPOUT_FORWARDS];
 
-/* Row-major [batch, heads, rows, d], as Q, K, V, dO; keep: [batch, heads, N_q, N_k], for DROPOUT_GIVEN. What is NULL is random (normal; every other
- * element kept). */
+/* Row-major [batch, heads, rows, d], as Q, K, V, dO; keep: [batch, heads, N_q, N_k], for DROPOUT_GIVEN. What is NULL is random
+ * (normal; every other element kept). */
 typedef struct {
     AttentionShape shape;
     const double *q, *k, *v, *d_o, *keep;
 } BackwardInputs;
 
-/* Forward and backward with the same tiles when computing, backward alone when counting; in float64 if that is the shape's type. The caller frees the
- * run, also after a failure. */
-bool run_backward(AttentionRun *run, const BackwardWay *way, TileSize tiles, MachineConfig config, const Profile *chip, const BackwardInputs *inputs,
-                  Alloc *alloc, Status *status);
+/* Forward and backward with the same tiles when computing, backward alone when counting; in float64 if that is the shape's type.
+ * The caller frees the run, also after a failure. */
+bool run_backward(AttentionRun *run, const BackwardWay *way, TileSize tiles, MachineConfig config, const Profile *chip,
+                  const BackwardInputs *inputs, Alloc *alloc, Status *status);
 
 #endif

@@ -245,6 +245,19 @@ static void fa2_block(Run *run, uint64_t i)
 
 static void fa2(Run *run) { each_head(run, fa2_block, query_blocks(run->p)); }
 
+/* ---------------------------------------------------------------------------------------------------------- FlashAttention-4 */
+
+/* As above, but O goes to shared memory first and is stored from there. */
+static void fa4_block(Run *run, uint64_t i)
+{
+    const Span q = block_span(i, run->p->Br, run->p->Nq), d = whole(run->p->d);
+    fa2_block(run, i);
+    run->n->smem_thread_bytes += tile_bytes(q, d, run->p->element_bytes);
+    copy(run, q, d, run->p->element_bytes);
+}
+
+static void fa4(Run *run) { each_head(run, fa4_block, query_blocks(run->p)); }
+
 /* ---------------------------------------------------------------------------------------------------------------------- a run */
 
 bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *counts, Alloc *alloc, Status *status)
@@ -253,7 +266,8 @@ bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *coun
         const char *name;
         void (*run)(Run *run);
     } algorithms[] = {{"standard", standard}, {"fa1", fa1}, {"fa1-shipped", fa1_shipped}, {"fa2", fa2},
-                      {"fa3", fa2}};     /* the same blocks, loads and stores */
+                      {"fa3", fa2},      /* the same blocks, loads and stores */
+                      {"fa4", fa4}};
     const uint64_t heads = p->batch * p->heads, kv_heads = p->batch * p->kv_heads, e = p->element_bytes, t = p->statistic_bytes;
     *counts = (BruteCounts){0};
     Run run = {.p = p, .n = counts};

@@ -37,7 +37,7 @@ typedef struct {
     uint64_t tile_pairs;
 } BruteCounts;
 
-/* Algorithm by name: "standard", "fa1", "fa1-shipped", "fa2". False (no memory, no such name) with the reason in status. */
+/* Algorithm by name: "standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4". False (no memory, no such name) with the reason in status. */
 bool brute_force(const char *algorithm, const BruteProblem *problem, BruteCounts *counts, Alloc *alloc, Status *status);
 
 /* A backward pass; instruction_rows and instruction_cols are those of S and dP (standard attention: of all products). */
@@ -50,7 +50,8 @@ typedef struct {
     bool dropout, stored_mask;          /* the mask is regenerated, or one byte per score in memory */
 } BruteBackward;
 
-/* Algorithm by name: "standard" (Dao et al. 2022, Algorithm 3), "fa2" (Dao 2023, Algorithm 2). */
+/* Algorithm by name: "standard" (Dao et al. 2022, Algorithm 3), "fa2" (Dao 2023, Algorithm 2), "fa4" (Zadouri et al. 2026,
+ * one CTA). */
 bool brute_force_backward(const char *algorithm, const BruteBackward *problem, BruteCounts *counts, Alloc *alloc, Status *status);
 
 /* What dropout adds to a forward pass: reads of a stored mask, writing it first, and its work. */
@@ -58,7 +59,7 @@ typedef struct {
     bool stored_mask, written;
 } BruteDropout;
 
-bool brute_force_dropout(const char *algorithm, const BruteProblem *problem, BruteDropout dropout, BruteCounts *counts, Alloc *alloc,
-                         Status *status);
+bool brute_force_dropout(const char *algorithm, const BruteProblem *problem, BruteDropout dropout, BruteCounts *counts,
+                         Alloc *alloc, Status *status);
 
 #endif

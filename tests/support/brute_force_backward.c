@@ -9,6 +9,7 @@ typedef struct {
     Memory dO, dQ, dK, dV, D, Z, dP, dS;
     Memory dQ_sum;                      /* rows of split 0, of split 1, ... */
     Memory dK_sum, dV_sum;
+    bool fa4;                           /* P stays out of shared memory, dQ leaves through it */
 } Backward;
 
 enum { MEMORIES = 17 };
@@ -28,7 +29,8 @@ static void next_launch(Backward *f)
     for (int i = 0; i < MEMORIES; i++) forget(all[i]);
 }
 
-/* One launch: `blocks` blocks for every query head, or for every K/V head (run.head is then the first query head of its group). */
+/* One launch: `blocks` blocks for every query head, or for every K/V head (run.head is then the first query head of its
+ * group). */
 static void launch_heads(Backward *f, void (*block)(Backward *f, uint64_t i), uint64_t blocks, bool kv_heads)
 {
     const BruteProblem *p = f->run.p;
@@ -134,11 +136,11 @@ static void fa2_tile(Backward *f, Span q, Span k)
             work(run, 1, 0);                            /* dP minus D */
             work(run, 1, 0);                            /* times P */
             if (b->dropout) work(run, 2, 0);            /* P dropped, dP dropped */
-            run->n->smem_thread_bytes += 2 * run->p->element_bytes;     /* P and dS written */
+            run->n->smem_thread_bytes += (f->fa4 ? 1 : 2) * run->p->element_bytes;  /* P and dS written; or dS alone */
         }
     for (int product = 0; product < 2; product++) {     /* dV = Pᵀ dO, dK = dSᵀ Q */
         multiply(run, q, k);
-        read_left_by(run, k, d, q, b->key_cols);
+        if (!f->fa4) read_left_by(run, k, d, q, b->key_cols);   /* else P and dS are in tensor memory */
         read_right_by(run, k, d, q, b->key_rows);
     }
     multiply(run, q, k);                                /* dQ = dS K */
@@ -163,6 +165,9 @@ static void fa2_key_block(Backward *f, uint64_t j)
             if (f->b->direct_dq) work_on(&f->run, q, d, 1);             /* times scale */
             if (f->b->direct_dq) add_to(&f->run, &f->dQ, q, 0);
             else add_to(&f->run, &f->dQ_sum, q, j % f->b->splits * p->Nq);
+            if (!f->fa4) continue;
+            f->run.n->smem_thread_bytes += tile_bytes(q, d, p->statistic_bytes);
+            copy(&f->run, q, d, p->statistic_bytes);
         }
     f->run.head = first_head;
     work_on(&f->run, k, d, 1);                          /* dK times scale */
@@ -397,10 +402,11 @@ bool brute_force_backward(const char *algorithm, const BruteBackward *b, BruteCo
 {
     Backward f;
     *counts = (BruteCounts){0};
-    const bool is_fa2 = strcmp(algorithm, "fa2") == 0;
+    const bool is_fa4 = strcmp(algorithm, "fa4") == 0, is_fa2 = strcmp(algorithm, "fa2") == 0 || is_fa4;
     if (!is_fa2 && strcmp(algorithm, "standard") != 0)
         return status_fail(status, STATUS_USAGE, "no brute-force count of a backward pass of '%s'", algorithm);
     if (new_backward(&f, b, counts, alloc, status)) {
+        f.fa4 = is_fa4;
         if (is_fa2) fa2(&f);
         else standard(&f);
     }
@@ -408,7 +414,8 @@ bool brute_force_backward(const char *algorithm, const BruteBackward *b, BruteCo
     return status_ok(status);
 }
 
-bool brute_force_dropout(const char *algorithm, const BruteProblem *p, BruteDropout dropout, BruteCounts *counts, Alloc *alloc, Status *status)
+bool brute_force_dropout(const char *algorithm, const BruteProblem *p, BruteDropout dropout, BruteCounts *counts, Alloc *alloc,
+                         Status *status)
 {
     Backward f;
     const BruteBackward b = {.problem = *p, .splits = 1, .dropout = true, .stored_mask = dropout.stored_mask};

@@ -1,6 +1,5 @@
-/* brute_force_internal.h - what the brute-force counts of both passes share: memory with a flag per element, masks by definition, products pair by
- * pair. Static: kernels of algos/ use some of these names.
- */
+/* brute_force_internal.h - what the brute-force counts of both passes share: memory with a flag per element, masks by definition,
+ * products pair by pair. Static: kernels of algos/ use some of these names. */
 #ifndef ATTNLAB_BRUTE_FORCE_INTERNAL_H
 #define ATTNLAB_BRUTE_FORCE_INTERNAL_H
 
@@ -125,7 +124,8 @@ static inline void store_shared(const Run *run, Memory *x, Span rows, Span cols)
     copy(run, rows, cols, x->bytes);
 }
 
-/* The instructions of a product of left (rows x inner) and right (inner x cols): each takes its part of the rows and columns (0: all). */
+/* The instructions of a product of left (rows x inner) and right (inner x cols): each takes its part of the rows and columns (0:
+ * all). */
 static inline void read_right_by(const Run *run, Span rows, Span cols, Span inner, uint64_t instruction_rows)
 {
     const uint64_t step = instruction_rows ? instruction_rows : length_of(rows), e = run->p->element_bytes;

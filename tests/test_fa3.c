@@ -1,0 +1,197 @@
+/* test_fa3.c - FlashAttention-3 in time and space: the lecture's schedules from kernel code, its registers, its switches.
+ *
+ * The schedules (lecture §4.3) stand on the profile ideal_sm, where only products and exponentials take time. G cycles of a product,
+ * S of a tile's exponentials, T key tiles of 128 per warpgroup of 128 rows; closed forms beside the table:
+ *     in order       T (2 G + S)
+ *     ping-pong      4 G T, or G + 2 S T + ... when S > G
+ *     overlap        2 G + T (G + max(G, S)) - ... : the table is the lecture's
+ */
+/* label: unit, closed-form */
+#include "test.h"
+
+#include "experiments/support/timeline_view.h"
+
+#include "sim/checked.h"
+
+typedef struct {
+    Test test;
+    Alloc alloc;
+} Context;
+
+static Profile profile(Context *x, const char *name)
+{
+    Status status = {0};
+    Profile p = {0};
+    check_true(&x->test, profile_load(name, &x->alloc, &p, &status), name);
+    return p;
+}
+
+/* ---- the lecture's schedules ---- */
+
+typedef struct {
+    const char *what;
+    uint32_t consumers;
+    bool overlap;
+    uint64_t makespan[2][3];            /* [H100, B200][T = 8, 16, 32] */
+} Schedule;
+
+static const Schedule schedules[] = {
+    {"in order", 1, false, {{24576, 49152, 98304}, {16384, 32768, 65536}}},
+    {"ping-pong", 2, false, {{32768, 65536, 131072}, {17408, 33792, 66560}}},
+    {"overlap", 1, true, {{17408, 33792, 66560}, {12800, 25088, 49664}}},
+    {"both", 2, true, {{32768, 65536, 131072}, {17408, 33792, 66560}}},
+};
+
+/* One warpgroup of 128 rows and T key tiles of 128, or two. */
+static bool record(Context *x, Timeline *timeline, const Profile *chip, const Schedule *s, bool barriers, uint64_t T)
+{
+    Status status = {0};
+    AttentionShape shape = attention_shape(128 * T, 128);
+    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {128 * s->consumers, 128}};
+    const Fa3Options fa3 = {.consumers = s->consumers, .no_ping_pong = !barriers, .no_overlap = !s->overlap};
+    shape.seqlen_q = 128 * s->consumers;
+    const bool ok = timeline_record_block(timeline, &setup, &shape, &fa3, &x->alloc, &status);
+    check_true(&x->test, ok, status.text);
+    return ok;
+}
+
+static void check_schedule(Context *x, const Profile *chip, int generation, const Schedule *s, bool barriers, int length)
+{
+    const uint64_t T = UINT64_C(8) << length, products = 2 * T * s->consumers, G = generation == 0 ? 1024 : 512;
+    Timeline timeline;
+    char what[100];
+    if (record(x, &timeline, chip, s, barriers, T)) {
+        snprintf(what, sizeof what, "%s, %s, T = %" PRIu64 ", barriers %d", s->what, generation == 0 ? "H100" : "B200", T, barriers);
+        check_u64(&x->test, timeline.makespan, s->makespan[generation][length], what);
+        check_u64(&x->test, timeline.busy[UNIT_TENSOR], products * G, "tensor cores: 2 T G per warpgroup");
+        check_u64(&x->test, timeline.busy[UNIT_MUFU], T * s->consumers * 1024, "MUFU: T S per warpgroup");
+        check_u64(&x->test, timeline.busy[UNIT_ISSUE] + timeline.busy[UNIT_SHARED] + timeline.busy[UNIT_COPY], 0, "nothing else takes time");
+    }
+    timeline_free(&timeline);
+}
+
+static void test_schedules(Context *x)
+{
+    Profile chips[2] = {profile(x, "ideal_sm"), profile(x, "ideal_sm")};
+    chips[1].wgmma_bf16_flops_per_cycle_per_sm = 8192;
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++)
+        for (int generation = 0; generation < 2; generation++)
+            for (int length = 0; length < 3; length++)
+                for (int barriers = 0; barriers < 2; barriers++)        /* greedy already alternates: the barrier costs nothing, gains nothing */
+                    check_schedule(x, &chips[generation], generation, &schedules[i], barriers, length);
+    Profile slow = chips[0];
+    Timeline timeline;
+    slow.barrier_latency_cycles = 100;
+    for (int barriers = 0; barriers < 2; barriers++) {
+        if (record(x, &timeline, &slow, &schedules[1], barriers, 8))
+            check_true(&x->test, barriers == 0 ? timeline.makespan == 32768 : timeline.makespan > 32768, "a barrier with latency costs time, if there are barriers");
+        timeline_free(&timeline);
+    }
+}
+
+/* ---- what asynchrony changes ---- */
+
+static uint64_t block_cycles(Context *x, const Profile *chip, uint32_t Br, Fa3Options fa3)
+{
+    Status status = {0};
+    const AttentionShape shape = attention_shape(2048, 128);
+    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {Br, 128}};
+    Timeline timeline;
+    check_true(&x->test, timeline_record_block(&timeline, &setup, &shape, &fa3, &x->alloc, &status), status.text);
+    const uint64_t cycles = timeline.makespan;
+    timeline_free(&timeline);
+    return cycles;
+}
+
+static void test_switches(Context *x)
+{
+    const Profile h100 = profile(x, "h100");
+    for (uint32_t Br = 64; Br <= 128; Br += 64) {
+        const Fa3Options blocking = {.no_ping_pong = true, .no_overlap = true, .blocking_copies = true, .blocking_products = true};
+        Fa3Options copies = blocking, products, overlap;
+        copies.blocking_copies = false;
+        products = copies;
+        products.blocking_products = false;
+        overlap = products;
+        overlap.no_overlap = false;
+        const uint64_t all = block_cycles(x, &h100, Br, blocking), with_copies = block_cycles(x, &h100, Br, copies);
+        check_true(&x->test, with_copies < all, "asynchronous copies save time");
+        check_u64(&x->test, block_cycles(x, &h100, Br, products), with_copies, "asynchronous products alone change nothing: the softmax waits for S");
+        check_true(&x->test, block_cycles(x, &h100, Br, overlap) < with_copies, "with another order of the code they do");
+        overlap.blocking_products = true;
+        check_true(&x->test, block_cycles(x, &h100, Br, overlap) >= with_copies, "which without them gains nothing");
+    }
+}
+
+/* ---- registers ---- */
+
+typedef struct {
+    uint32_t Bc;
+    bool overlap;
+    uint32_t live;              /* registers per consumer thread for O, S and P, at d = 128 and 64 rows */
+    const char *refused;        /* by h100; NULL: fits */
+} Registers;
+
+static const Registers registers[] = {
+    {128, false, 128, NULL},
+    {128, true, 160, NULL},
+    {176, true, 196, NULL},
+    {192, true, 208, NULL},     /* + 32: all of 240 */
+    {208, true, 220, "does not fit in registers of h100"},
+    {208, false, 168, "tile V does not fit in shared memory of h100"},
+    {256, true, 256, "does not fit in registers of h100"},
+};
+
+static bool count(Context *x, AttentionRun *run, const Profile *chip, const Registers *r, Status *status)
+{
+    const AttentionShape shape = attention_shape(1024, 128);
+    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {128, r->Bc}, .config = {.l2 = L2_IDEAL}};
+    if (!attention_run_prepare(run, &setup, &shape, &x->alloc, status)) return false;
+    run->attention.fa3.no_overlap = !r->overlap;
+    return attention_run_forward(run);
+}
+
+static void test_registers(Context *x)
+{
+    const Profile unlimited = profile(x, "ideal_sm"), h100 = profile(x, "h100");
+    for (size_t i = 0; i < sizeof registers / sizeof registers[0]; i++) {
+        const Registers *r = &registers[i];
+        Status status = {0};
+        AttentionRun run;
+        char what[100];
+        snprintf(what, sizeof what, "Bc = %u%s: registers of a consumer thread: O + S + P + 32", r->Bc, r->overlap ? ", overlap" : "");
+        if (count(x, &run, &unlimited, r, &status)) {
+            check_u64(&x->test, run.totals.register_peak_bytes, 4 * (128 * 24 + UINT64_C(2) * 128 * (r->live + 32)), what);
+        }
+        attention_run_free(&run);
+        check_true(&x->test, count(x, &run, &h100, r, &status) == (r->refused == NULL), what);
+        if (r->refused != NULL) check_true(&x->test, status.code == STATUS_INFEASIBLE && strstr(status.text, r->refused) != NULL, status.text);
+        attention_run_free(&run);
+    }
+}
+
+/* The tiles of the real kernels fit. */
+static void test_real_tiles(Context *x)
+{
+    static const uint64_t dims[] = {64, 96, 128, 192, 256};
+    const Profile h100 = profile(x, "h100");
+    for (size_t i = 0; i < 2 * sizeof dims / sizeof dims[0]; i++) {
+        Status status = {0};
+        AttentionShape shape = attention_shape(1024, dims[i / 2]);
+        AttentionRun run;
+        if (i % 2 == 1) shape.mask = MASK_CAUSAL;
+        const TileSize tiles = algorithm_fa3.tiles(&shape);
+        check_true(&x->test, attention_count(&run, &algorithm_fa3, &shape, tiles, L2_IDEAL, &h100, &x->alloc, &status), status.text);
+        attention_run_free(&run);
+    }
+}
+
+int main(void)
+{
+    Context x = {0};
+    test_schedules(&x);
+    test_switches(&x);
+    test_registers(&x);
+    test_real_tiles(&x);
+    return test_end(&x.test, "test_fa3");
+}
