@@ -12,7 +12,7 @@ bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const Atten
     return setup->algorithm->closed_form == NULL || setup->algorithm->closed_form(&run->problem, &run->closed_form, status);
 }
 
-static bool short_enough(const AttentionRun *run)
+bool attention_run_short_enough(const AttentionRun *run)
 {
     const ClosedForm *form = &run->closed_form;
     const bool numeric = run->setup.config.mode == MODE_NUMERIC;
@@ -32,7 +32,8 @@ static bool short_enough(const AttentionRun *run)
 
 bool attention_run_forward(AttentionRun *run)
 {
-    return status_ok(run->machine.status) && short_enough(run) && run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+    return status_ok(run->machine.status) && attention_run_short_enough(run) &&
+           run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
 }
 
 void attention_run_free(AttentionRun *run) { machine_free(&run->machine); }
@@ -65,7 +66,8 @@ bool attention_run_backward(AttentionRun *run)
     machine_clear_ledger(&run->machine);
     const bool ok = (algorithm->backward_closed_form == NULL ||
                      algorithm->backward_closed_form(&run->backward_problem, &run->closed_form, run->machine.status)) &&
-                    short_enough(run) && algorithm->backward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+                    attention_run_short_enough(run) && algorithm->backward(&run->machine, &run->attention) &&
+                    machine_totals(&run->machine, &run->totals);
     use_tiles(run, run->setup.tiles);
     return ok;
 }

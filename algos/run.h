@@ -35,6 +35,9 @@ bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const Atten
 #define MAX_WALKED_TILE_PAIRS (UINT64_C(1) << 30)
 #define MAX_NUMERIC_FLOPS     (UINT64_C(1) << 41)
 
+/* STATUS_INFEASIBLE with what the closed form says when a forward run would be too long; attention_run_forward asks this itself. */
+bool attention_run_short_enough(const AttentionRun *run);
+
 /* Launches the kernels and sums up. STATUS_INFEASIBLE with what the closed form says when the run would be too long. */
 bool attention_run_forward(AttentionRun *run);
 

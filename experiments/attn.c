@@ -12,6 +12,9 @@
 #include "algos/oracle.h"
 #include "algos/run.h"
 
+/* What a numeric run may compute and compare: about a minute. */
+#define MAX_COMPARED_FLOPS (UINT64_C(1) << 38)
+
 /* Memory of a numeric run. */
 #define MAX_BYTES (UINT64_C(8) << 30)
 
@@ -283,9 +286,18 @@ static uint64_t convention_flops(const AttentionRun *ran, bool backward, Status 
     return backward ? checked_mul(forward, 5, "matmul_flops_convention", status) / 2 : forward;
 }
 
+/* The oracle takes one row at a time: it is what a numeric run waits for. */
+static bool oracle_is_quick(const AttentionRun *ran, Status *status)
+{
+    if (ran->closed_form.matmul_flops <= MAX_COMPARED_FLOPS) return true;
+    return status_fail(status, STATUS_INFEASIBLE, "--mode numeric: comparing %" PRIu64 " FLOP with the oracle is too long, at most %" PRIu64 "; use --mode count",
+                       ran->closed_form.matmul_flops, MAX_COMPARED_FLOPS);
+}
+
 static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
 {
     const bool backward = cx->options->pass == OPTION_PASS_BWD, numeric = ran->setup.config.mode == MODE_NUMERIC;
+    if (!attention_run_short_enough(ran) || (numeric && !oracle_is_quick(ran, cx->status))) return false;
     attention_random_inputs(&ran->attention, &ran->machine, cx->options->seed);
     if ((!backward || numeric) && !attention_run_forward(ran)) return false;
     if (backward && !attention_run_backward(ran)) return false;

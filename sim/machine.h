@@ -238,6 +238,7 @@ struct Tile {
     uint32_t left_rows, left_cols, right_rows, right_cols;
     ElementType left_type, right_type;
     Space left_space, right_space;
+    uint32_t product_m, product_n;      /* the InstructionShape it was counted with */
     bool has_product;
     int product_form;                   /* which operand was transposed */
     uint64_t product_flops, product_operand_bytes;

@@ -324,11 +324,12 @@ static inline void count_product(const Stream *w, const Tile *c, const Tile *a, 
 typedef enum { PRODUCT_NN, PRODUCT_NT, PRODUCT_TN } ProductForm;
 
 /* The product that filled c last time, again (perhaps with the other stage of a ring). */
-static inline bool is_repeated(const Tile *c, const Tile *a, const Tile *b, ProductForm form)
+static inline bool is_repeated(const Stream *w, const Tile *c, const Tile *a, const Tile *b, ProductForm form)
 {
     return c->simple && c->has_product && c->product_form == (int)form && !c->banded && c->left_rows == a->rows &&
            c->left_cols == a->cols && c->right_rows == b->rows && c->right_cols == b->cols && c->left_space == a->space &&
-           c->right_space == b->space && c->left_type == a->type && c->right_type == b->type;
+           c->right_space == b->space && c->left_type == a->type && c->right_type == b->type && c->product_m == w->shape.m &&
+           c->product_n == w->shape.n;
 }
 
 static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, uint32_t depth)
@@ -336,6 +337,8 @@ static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile
     c->depth = depth;
     c->product_form = (int)form;
     c->has_product = true;
+    c->product_m = w->shape.m;
+    c->product_n = w->shape.n;
     c->left_type = a->type;
     c->right_type = b->type;
     c->left_space = a->space;
@@ -368,7 +371,7 @@ static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, P
 
 static inline void product(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
-    if (is_repeated(c, a, b, form)) count_product(w, c, a, kind);
+    if (is_repeated(w, c, a, b, form)) count_product(w, c, a, kind);
     else matmul(w, c, a, b, form, alpha, kind);
 }
 

@@ -43,18 +43,22 @@ attn_case(bad_dtype 2 "--dtype: 'bf61' is not allowed; expected f64, f32, bf16, 
 attn_case(bad_l2 2 "--l2: 'perfect' is not allowed; expected none, ideal or simulated" fa2 --l2 perfect)
 
 # ---- what cannot exist: exit 3, with what does not fit ----
-attn_case(tile_does_not_fit 3 "fa2_forward: tile K does not fit in shared memory of h100: needs 131072 bytes, 101376 of 232448 are left"
+attn_case(tile_does_not_fit 3
+          "fa2_forward: tile K does not fit in shared memory of h100: needs 131072 bytes, 101376 of 232448 are left"
           fa2 --block-q 256 --block-k 256 --head-dim 256)
-attn_case(registers_do_not_fit 3 "fa2_forward: tile [A-Za-z_]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of [0-9]+ are left"
+attn_case(registers_do_not_fit 3
+          "fa2_forward: tile [A-Za-z_]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of [0-9]+ are left"
           fa2 --block-q 256 --block-k 128 --head-dim 128)
-attn_case(paper_tiles_do_not_fit 3 "fa1_forward: tile K does not fit in shared memory of h100: needs 262144 bytes, 232448 of 232448 are left"
+attn_case(paper_tiles_do_not_fit 3
+          "fa1_forward: tile K does not fit in shared memory of h100: needs 262144 bytes, 232448 of 232448 are left"
           fa1 --sram 1m --head-dim 128)
 attn_case(product_overflows 3 "rows of all heads overflows 64 bits: 281474976710656 \\* 2147483648"
           fa2 --seqlen 2048m --batch 4096m --heads 65536)
 attn_case(count_overflows 3 "[A-Za-z_ ]+ overflows 64 bits: [0-9]+ \\* [0-9]+" fa2 --seqlen 2048m --block-q 1 --block-k 1)
 attn_case(walk_too_long 3 "the walk is too long: 4294967296 tile pairs, at most [0-9]+;[^\n]* closed form: 201326592 elements read[^\n]*"
           fa2 --seqlen 1m --block-q 16 --block-k 16)
-attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLOP, at most [0-9]+; [^\n]*" fa2 --mode numeric --seqlen 768k --head-dim 1)
+attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLOP, at most [0-9]+; [^\n]*"
+          fa2 --mode numeric --seqlen 768k --head-dim 1)
 attn_case(simulated_is_missing 3 "fa2_forward: the simulated L2 is not part of this version; allowed: none, ideal" fa2 --l2 simulated)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8 can only be counted[^\n]*" fa2 --mode numeric --dtype fp8)
@@ -83,20 +87,24 @@ cli_case(attn_closed_pipe PROGRAM attn EXIT 4
          STDERR "cannot write standard output: ")
 # A file that was there stays as it was when the run fails.
 cli_case(attn_keeps_old_file PROGRAM attn EXIT 3
-         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --l2 simulated -o a.json; code=$?; test \"$(cat a.json)\" = old && test \"$(ls)\" = a.json && exit $code"
+         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --l2 simulated -o a.json; code=$?; \
+                 test \"$(cat a.json)\" = old && test \"$(ls)\" = a.json && exit $code"
          STDERR "the simulated L2")
 
 # ---- what works ----
 set(zeros "hbm_read_elements +0 +0 +ok.*matmul_flops +FLOP +0 +0 +ok.*sram_peak_bytes +bytes +0")
 cli_case(attn_batch_zero PROGRAM attn ARGS fa2 --batch 0 STDOUT "${zeros}")
 cli_case(attn_no_queries PROGRAM attn ARGS fa2 --seqlen 0 --seqlen-k 5 STDOUT "${zeros}")
-cli_case(attn_unbounded PROGRAM attn ARGS fa2 --hw unbounded --block-q 1000 --block-k 1000 --seqlen 10k STDOUT "matmul_flops +FLOP +26,843,545,600 ")
+cli_case(attn_unbounded PROGRAM attn ARGS fa2 --hw unbounded --block-q 1000 --block-k 1000 --seqlen 10k
+         STDOUT "matmul_flops +FLOP +26,843,545,600 ")
 cli_case(attn_causal_is_short PROGRAM attn
-         SCRIPT "\"$PROGRAM\" fa2 --causal >a && \"$PROGRAM\" fa2 --mask causal >b && cmp a b && \"$PROGRAM\" fa2 --mask none >c && ! cmp -s a c")
+         SCRIPT "\"$PROGRAM\" fa2 --causal >a && \"$PROGRAM\" fa2 --mask causal >b && cmp a b && \
+                 \"$PROGRAM\" fa2 --mask none >c && ! cmp -s a c")
 cli_case(attn_same_bytes PROGRAM attn
          SCRIPT "\"$PROGRAM\" fa2 --mode numeric --seqlen 100 >a && \"$PROGRAM\" fa2 --mode numeric --seqlen 100 >b && cmp a b")
 cli_case(attn_seed PROGRAM attn
-         SCRIPT "\"$PROGRAM\" fa2 --mode numeric --seqlen 100 --seed 2 >a && \"$PROGRAM\" fa2 --mode numeric --seqlen 100 --seed 3 >b && ! cmp -s a b")
+         SCRIPT "\"$PROGRAM\" fa2 --mode numeric --seqlen 100 --seed 2 >a && \
+                 \"$PROGRAM\" fa2 --mode numeric --seqlen 100 --seed 3 >b && ! cmp -s a b")
 
 # attn_json(NAME RUNS KEY VALUES arguments...): JSON of that many runs, complete, with these values of params.KEY (comma-separated).
 function(attn_json name runs key values)

@@ -1,5 +1,5 @@
-# Runs attn with --format json and checks that the output is complete (see attn_json in attn.cmake): schema, every run's parameters, ledger,
-# totals, closed form (equal to the totals), time and error, and the values of one parameter.
+# Runs attn with --format json and checks that the output is complete (see attn_json in attn.cmake): schema, every run's
+# parameters, ledger, totals, closed form (equal to the totals), time and error, and the values of one parameter.
 separate_arguments(arguments UNIX_COMMAND "${ARGS}")
 execute_process(COMMAND ${PROGRAM} ${arguments} --format json OUTPUT_VARIABLE json ERROR_VARIABLE errors RESULT_VARIABLE code)
 if(NOT code EQUAL 0 OR NOT errors STREQUAL "")

@@ -1,0 +1,283 @@
+/* test_fa4.c - FlashAttention-4: the paper's accounts come out of the walk, two CTAs, what fits a B200, when operations happen.
+ *
+ *   accounts   cycles per 128 x 128 tile and unit = the integers of arXiv:2603.05451, Tables 1 and 3, from what the kernels
+ *              read and write, divided by the rates of the profile
+ *   two CTAs   walk = closed form at every shape of whole tiles; what cannot be paired is refused
+ *   chip       registers, shared and tensor memory of a B200 hold both passes; other chips have no tcgen05
+ *   numbers    O, L and gradients in BF16 and float32 with the real tiles on a B200 against the oracle
+ *   time       busy units are the accounts; a rate moves the makespan when it binds
+ * Counts of one CTA and numbers at other tiles: test_counts.c, test_counts_backward.c, test_forward.c, test_backward.c.
+ */
+/* label: closed-form */
+#include "test.h"
+
+#include "support/count_case.h"
+
+#include "algos/oracle.h"
+
+#include <string.h>
+
+typedef struct {
+    Test test;
+    Profile b200;
+    Alloc alloc;
+} Context;
+
+static const BackwardVariant two_ctas = {.two_ctas = true};
+
+/* Forward, or backward when `variant` is not NULL, in `config` with the real tiles. The caller frees the run. */
+static bool walk(Context *x, AttentionRun *run, const AttentionShape *shape, const BackwardVariant *variant, MachineConfig config,
+                 const Profile *chip, Status *status)
+{
+    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = chip, .tiles = {256, 128}, .config = config};
+    if (!attention_run_prepare(run, &setup, shape, &x->alloc, status)) return false;
+    if (variant == NULL) return attention_run_forward(run);
+    return attention_run_prepare_backward(run, (TileSize){128, 128}, *variant) && attention_run_backward(run);
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- accounts */
+
+static uint64_t atomic_bytes(const AttentionRun *run)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < run->machine.ledger_count; i++)
+        bytes += run->machine.ledger[i].traffic.atomic_adds * element_bytes(run->machine.ledger[i].tensor->type);
+    return bytes;
+}
+
+typedef struct {
+    const char *name;
+    const BackwardVariant *variant;     /* NULL: forward */
+    uint64_t tensor, exp, operands, ds, dq;
+} Account;
+
+static const BackwardVariant one_cta = {0};
+static const Account accounts[] = {
+    {"forward", NULL, 1024, 1024, 768, 0, 0},
+    {"backward, one CTA", &one_cta, 2560, 1024, 2048, 256, 1024},
+    {"backward, two CTAs", &two_ctas, 2560, 1024, 1536, 256, 512},
+};
+
+static void check_account(Context *x, const Account *want, uint64_t N)
+{
+    Status status = {0};
+    AttentionRun run;
+    const AttentionShape shape = attention_shape(N, 128);
+    const uint64_t tiles = N / 128 * (N / 128), smem = x->b200.smem_bytes_per_cycle_per_sm * tiles;
+    walk(x, &run, &shape, want->variant, (MachineConfig){.mode = MODE_COUNT}, &x->b200, &status);
+    check_text(&x->test, status.text, "", want->name);
+    const Counts *main_kernel = &run.machine.launches[want->variant == NULL ? 0 : 1].counts;
+    check_u64(&x->test, run.totals.matmul_flops, want->tensor * tiles * x->b200.tcgen05_bf16_flops_per_cycle_per_sm, want->name);
+    check_u64(&x->test, main_kernel->elements[OP_EXP_ROWS], want->exp * tiles * x->b200.mufu_ops_per_cycle_per_sm, want->name);
+    check_u64(&x->test, run.totals.smem_operand_bytes, want->operands * smem, want->name);
+    if (want->variant != NULL) {        /* dQ: written by threads, and as much read back by the copies that add it */
+        check_u64(&x->test, 2 * atomic_bytes(&run), want->dq * smem, want->name);
+        check_u64(&x->test, run.totals.smem_thread_bytes - atomic_bytes(&run), want->ds * smem, want->name);
+    }
+    attention_run_free(&run);
+}
+
+static void check_accounts(Context *x)
+{
+    for (size_t i = 0; i < sizeof accounts / sizeof accounts[0]; i++)
+        for (uint64_t N = 256; N <= 4096; N *= 4) check_account(x, &accounts[i], N);
+    check_u64(&x->test, 2048 + 256 + 1024, 3328, "Table 3: one CTA");
+    check_u64(&x->test, 1536 + 256 + 384 + 512, 2688, "Table 3: two CTAs; the exchange of 384 is the paper's");
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- two CTAs */
+
+static void check_pair(Context *x, const CountCase *c)
+{
+    char what[320], shape[256];
+    Status status = {0};
+    AttentionRun run;
+    CountPair pairs[COUNT_PAIRS];
+    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = &x->b200, .tiles = c->tiles,
+                            .config = {.mode = MODE_COUNT, .l2 = c->l2}};
+    const bool ok = attention_run_prepare(&run, &setup, &c->shape, &x->alloc, &status) &&
+                    attention_run_prepare_backward(&run, c->tiles, two_ctas) && attention_run_backward(&run);
+    count_case_name(c, shape, sizeof shape);
+    check_text(&x->test, status.text, "", shape);
+    count_pairs(&run.totals, &run.closed_form, pairs);
+    for (size_t i = 0; ok && i < COUNT_PAIRS; i++) {
+        snprintf(what, sizeof what, "%s, two CTAs: %s", shape, pairs[i].name);
+        check_u64(&x->test, pairs[i].counted, pairs[i].formula, what);
+    }
+    attention_run_free(&run);
+}
+
+static void check_pairs(Context *x, int cases)
+{
+    static const uint32_t sides[] = {2, 8, 32, 64, 128};
+    static const uint64_t head_dims[] = {1, 8, 40, 64, 96, 128};
+    uint64_t random = 4;
+    for (int i = 0; i < cases; i++) {
+        CountCase c = {&algorithm_fa4, attention_shape(1, head_dims[random_between(&random, 0, 5)]), {0, 0}, L2_NONE};
+        AttentionShape *s = &c.shape;
+        c.tiles = (TileSize){sides[random_between(&random, 0, 4)], sides[random_between(&random, 0, 4)]};
+        s->seqlen_q = c.tiles.Br * random_between(&random, 0, 6);
+        s->seqlen_k = 2 * c.tiles.Bc * random_between(&random, 0, 4);
+        s->mask = (MaskKind)random_between(&random, 0, 2);
+        s->window_left = random_between(&random, 0, 1) ? -1 : (int64_t)random_between(&random, 0, 300);
+        s->kv_heads = random_between(&random, 1, 2);
+        s->heads = s->kv_heads * random_between(&random, 1, 3);
+        c.l2 = random_between(&random, 0, 1) ? L2_IDEAL : L2_NONE;
+        check_pair(x, &c);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------ what is refused */
+
+static void check_refused(Context *x, const Profile *chip, const AttentionShape *shape, const BackwardVariant *variant, MachineConfig config,
+                          const char *text)
+{
+    Status status = {0};
+    AttentionRun run = {0};
+    check_true(&x->test, !walk(x, &run, shape, variant, config, chip, &status), text);
+    check_text(&x->test, status.text, text, "refused");
+    check_u64(&x->test, status.code, STATUS_INFEASIBLE, text);
+    attention_run_free(&run);
+}
+
+static void check_refusals(Context *x)
+{
+    static const char *const others[] = {"a100", "h100", "h200"};
+    static const BackwardVariant deterministic = {.deterministic = true};
+    const MachineConfig count = {.mode = MODE_COUNT}, numeric = {.mode = MODE_NUMERIC};
+    const AttentionShape whole = attention_shape(256, 64), ragged = attention_shape(257, 64);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        Status status = {0};
+        Profile chip;
+        char text[120];
+        check_true(&x->test, profile_load(others[i], &x->alloc, &chip, &status), status.text);
+        snprintf(text, sizeof text, "fa4_forward needs tcgen05: %s has no tcgen05", others[i]);
+        check_refused(x, &chip, &whole, NULL, count, text);
+    }
+    check_refused(x, &x->b200, &whole, &two_ctas, numeric, "fa4: the backward with two CTAs can be counted, not computed; use one CTA");
+    check_refused(x, &x->b200, &ragged, &two_ctas, count,
+                  "fa4: two CTAs need whole tiles: 257 queries in blocks of 128, 257 keys in pairs of blocks of 128");
+    check_refused(x, &x->b200, &whole, &deterministic, count, "fa4: its backward has no other dQ sums or loop order; use fa2");
+}
+
+static void check_too_many_rows(Context *x)
+{
+    Status status = {0};
+    AttentionRun run;
+    const AttentionShape shape = attention_shape(512, 64);
+    attention_count(&run, &algorithm_fa4, &shape, (TileSize){258, 16}, L2_NONE, &x->b200, &x->alloc, &status);
+    check_text(&x->test, status.text, "fa4: 258 query rows per block; at most 256, two tiles of the 128 lanes of tensor memory", "rows");
+    attention_run_free(&run);
+}
+
+/* --------------------------------------------------------------------------------------------------------------------- chip */
+
+/* The real tiles fit at head dims up to 128, and use what the paper says: all of tensor memory, three K/V stages beside Q and O. */
+static void check_capacity(Context *x)
+{
+    static const BackwardVariant *const passes[] = {NULL, &one_cta, &two_ctas};
+    static const uint64_t smem[] = {(2 * 64 + 3 * 32) << 10, (6 * 32 + 2 * 16) << 10, (4 * 32 + 4 * 16 + 2 * 8) << 10};
+    for (size_t i = 0; i < 3; i++)
+        for (uint64_t d = 64; d <= 128; d += 32) {
+            Status status = {0};
+            AttentionRun run;
+            const AttentionShape shape = attention_shape(512, d);
+            walk(x, &run, &shape, passes[i], (MachineConfig){.mode = MODE_COUNT}, &x->b200, &status);
+            check_text(&x->test, status.text, "", "the real tiles fit");
+            if (d == 128) {
+                check_u64(&x->test, run.totals.tmem_peak_bytes, x->b200.tmem_bytes_per_sm, "all 512 columns of tensor memory");
+                check_u64(&x->test, run.totals.sram_peak_bytes, smem[i], "shared memory");
+            }
+            attention_run_free(&run);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- numbers */
+
+static void check_numbers(Context *x, const AttentionShape *shape, double tolerance)
+{
+    Status status = {0};
+    AttentionRun run;
+    ForwardError forward;
+    BackwardError backward;
+    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = &x->b200, .config = {.mode = MODE_NUMERIC, .poison = true}};
+    bool ok = attention_run_prepare(&run, &setup, shape, &x->alloc, &status) &&
+              attention_run_prepare_backward(&run, (TileSize){0, 0}, one_cta);
+    if (ok) attention_random_inputs(&run.attention, &run.machine, 7);
+    ok = ok && attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &forward) && attention_run_backward(&run) &&
+         oracle_compare_backward(&run.attention, &run.machine, &backward);
+    check_text(&x->test, status.text, "", "a run on a B200");
+    if (ok) {
+        check_true(&x->test, forward.max_abs_O <= tolerance && forward.max_abs_L <= tolerance, "O and L on a B200");
+        const double most = tolerance * (backward.max_gradient > 1 ? backward.max_gradient : 1);
+        check_true(&x->test, backward.max_abs_dQ <= most && backward.max_abs_dK <= most && backward.max_abs_dV <= most, "gradients");
+    }
+    attention_run_free(&run);
+}
+
+static void check_all_numbers(Context *x)
+{
+    static const struct {
+        ElementType type;
+        double tolerance;
+    } types[] = {{ELEMENT_F32, 1e-5}, {ELEMENT_BF16, 2e-2}};
+    for (size_t i = 0; i < 2; i++)
+        for (int mask = MASK_NONE; mask <= MASK_CAUSAL_TOP_LEFT; mask++) {
+            AttentionShape s = attention_shape(391, mask == MASK_NONE ? 128 : 64);
+            s.dtype = types[i].type;
+            s.mask = (MaskKind)mask;
+            s.seqlen_q = mask == MASK_CAUSAL ? 300 : 391;
+            s.heads = 2;
+            check_numbers(x, &s, types[i].tolerance);
+        }
+}
+
+/* --------------------------------------------------------------------------------------------------------------------- time */
+
+static LaunchTime time_of(Context *x, const BackwardVariant *variant, uint64_t d, const Profile *chip)
+{
+    Status status = {0};
+    AttentionRun run;
+    const AttentionShape shape = attention_shape(2048, d);
+    walk(x, &run, &shape, variant, (MachineConfig){.mode = MODE_COUNT, .l2 = L2_IDEAL, .time = true}, chip, &status);
+    check_text(&x->test, status.text, "", "time");
+    const LaunchTime time = run.machine.launches[variant == NULL ? 0 : 1].time;
+    attention_run_free(&run);
+    return time;
+}
+
+/* 2048 / 128 = 16 tiles a side; a block has 32 of them forward, 16 backward. */
+static void check_time(Context *x)
+{
+    const LaunchTime forward = time_of(x, NULL, 128, &x->b200), one = time_of(x, &one_cta, 128, &x->b200);
+    const LaunchTime two = time_of(x, &two_ctas, 128, &x->b200), small = time_of(x, NULL, 64, &x->b200);
+    check_u64(&x->test, forward.busy[UNIT_TENSOR], 256 * 1024, "tensor cores, forward");
+    check_u64(&x->test, one.busy[UNIT_TENSOR], 256 * 2560, "tensor cores, backward");
+    check_u64(&x->test, one.busy[UNIT_SHARED], 256 * 3328, "shared memory, one CTA");
+    check_u64(&x->test, two.busy[UNIT_SHARED], 256 * (2688 - 384), "shared memory, two CTAs, without their exchange");
+    check_true(&x->test, forward.sm_cycles >= 32 * 1024 && small.sm_cycles >= 32 * 1024, "no faster than MUFU");
+    check_true(&x->test, one.sm_cycles >= 16 * 3328 && two.sm_cycles >= 16 * 2560, "no faster than the busiest unit");
+    check_true(&x->test, two.sm_cycles < one.sm_cycles, "two CTAs are faster");
+    check_text(&x->test, small.bound, "MUFU", "d = 64 waits for exponentials");
+    Profile doubled = x->b200;
+    doubled.mufu_ops_per_cycle_per_sm *= 2;
+    check_true(&x->test, time_of(x, NULL, 64, &doubled).sm_cycles < small.sm_cycles, "twice the MUFU rate");
+}
+
+int main(void)
+{
+    Context x = {0};
+    Status status = {0};
+    if (profile_load("b200", &x.alloc, &x.b200, &status)) {
+        check_accounts(&x);
+        check_pairs(&x, 300);
+        check_refusals(&x);
+        check_too_many_rows(&x);
+        check_capacity(&x);
+        check_all_numbers(&x);
+        check_time(&x);
+    }
+    check_text(&x.test, status.text, "", "profile b200");
+    check_u64(&x.test, x.alloc.live_bytes, 0, "memory left at the end");
+    return test_end(&x.test, "fa4");
+}
