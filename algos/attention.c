@@ -135,19 +135,6 @@ Tile *keep_tile(Block *b, const Attention *a, uint32_t rows)
     return a->shape.dropout_source == DROPOUT_NONE ? NULL : register_tile(b, "Z", ELEMENT_U8, rows, a->Bc);
 }
 
-void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t row, uint64_t col)
-{
-    if (z == NULL) return;
-    if (a->Z != NULL) load_part(w, z, a->Z, row, col);
-    else random_keep(w, z, a->Q, row, col, s->rows, s->cols, &a->shape.dropout);
-}
-
-void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z)
-{
-    if (z == NULL) convert(w, p, s);
-    else apply_dropout(w, p, s, z, a->shape.dropout.p);
-}
-
 static void keep_mask_block(Block *b, const void *arguments, uint64_t i)
 {
     const Attention *a = arguments;

@@ -119,9 +119,20 @@ static inline Grid one_block_per_query_block(const Attention *a) { return (Grid)
 /* A tile for rows x Bc of the keep mask, in registers; NULL without dropout. */
 Tile *keep_tile(Block *b, const Attention *a, uint32_t rows);
 /* Fills it for the scores from (row, col) on, as large as S is: regenerated or read. Does nothing without dropout. */
-void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t row, uint64_t col);
+static inline void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t row, uint64_t col)
+{
+    if (z == NULL) return;
+    if (a->Z != NULL) load_part(w, z, a->Z, row, col);
+    else random_keep(w, z, a->Q, row, col, s->rows, s->cols, &a->shape.dropout);
+}
+
 /* P = S as an operand: converted, and dropped where z is 0 if there is dropout. */
-void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z);
+static inline void drop_and_convert(Stream *w, const Attention *a, Tile *p, const Tile *s, const Tile *z)
+{
+    if (z == NULL) convert(w, p, s);
+    else apply_dropout(w, p, s, z, a->shape.dropout.p);
+}
+
 /* DROPOUT_STORED: the kernel that writes Z. */
 bool launch_keep_mask(Machine *machine, const Attention *a, Kernel kernel);
 

@@ -1,19 +1,22 @@
 /* fa4.c - FlashAttention-4, forward pass, on Blackwell. Zadouri et al. 2026, arXiv:2603.05451, Section 3. Lecture §5.1.
  *
- * A thread block works on two query tiles of 128 rows in turn: while one has the tensor cores, the other is in its softmax. One thread of the
- * block issues all products (tcgen05): they read operands from shared memory or tensor memory and leave their result in tensor memory, so that
- * accumulators cost no registers and a thread can own a whole row of S. The roles, each a stream of its own:
+ * A thread block works on two query tiles of 128 rows in turn: while one has the tensor cores, the other is in its softmax. One
+ * thread issues all products (tcgen05): they read operands from shared memory or tensor memory and leave their result in tensor
+ * memory, so that accumulators cost no registers and a thread can own a whole row of S. Roles, each a stream of its own:
+ *
  *     load          K and V through a ring of three stages in shared memory (TMA), Q once
  *     MMA           S = Q Kᵀ with both operands in shared memory; O += P V with P in tensor memory
  *     softmax 0, 1  one warpgroup per query tile: maximum, exponential, sum, P over S in the same columns
  *     correction    O = alpha O, off the softmax's path; divides by l at the end
  *     epilogue      O from shared memory to HBM (TMA)
- * Tensor memory at d = 128: S0, S1, O0, O1 of 128 columns each, all 512. The products of a turn are { P V of tile j, Q Kᵀ of tile j + 1 }.
  *
- * Cycles per 128 x 128 tile, d = 128, on B200: 2 products 1024, exponentials 1024, shared memory 768 = Q 256 + K 256 + V 256; they follow from
- * the instruction's 128 x 128 shape and from where its operands are (tests/test_fa4.c). Left out: the polynomial exponential (every one goes
- * through MUFU), the skipped rescalings (O is rescaled at every tile), P handed over in two parts, pairs of CTAs, more than three stages
- * where the head dimension leaves room, and reading and writing tensor memory, which costs nothing here as in the paper's account.
+ * Tensor memory at d = 128: S0, S1, O0, O1 of 128 columns each, all 512. A turn is { P V of tile j, Q Kᵀ of tile j + 1 }.
+ *
+ * Cycles per 128 x 128 tile, d = 128, on B200: 2 products 1024, exponentials 1024, shared memory 768 = Q 256 + K 256 + V 256;
+ * they follow from the instruction's 128 x 128 shape and from where its operands are (tests/test_fa4.c). Left out: the polynomial
+ * exponential (every one goes through MUFU), the skipped rescalings (O is rescaled at every tile), P handed over in two parts,
+ * pairs of CTAs, more than three stages where the head dimension leaves room, and reading and writing tensor memory, which costs
+ * nothing here as in the paper's account.
  */
 #include "algorithm.h"
 
@@ -24,10 +27,10 @@ enum { WARPS = 16, REGISTERS = 128, CORRECTION_REGISTERS = 80, OTHER_REGISTERS =
 /* One query tile and the warpgroup that does its softmax. */
 typedef struct {
     Stream *softmax;
-    uint64_t row;               /* its first query row */
-    uint32_t rows;              /* its live rows; 0: none in the last block */
-    Tile *q, *s, *p, *o;        /* s, p (a view of s) and o in tensor memory */
-    Tile *out;                  /* O on its way to HBM, in shared memory */
+    uint64_t row;        /* its first query row */
+    uint32_t rows;       /* its live rows; 0: none in the last block */
+    Tile *q, *s, *p, *o; /* s, p (a view of s) and o in tensor memory */
+    Tile *out;           /* O on its way to HBM, in shared memory */
     Tile *z;
     Rows *m, *m_new, *l, *alpha;
 } QueryTile;
@@ -36,7 +39,7 @@ typedef struct {
     const Attention *a;
     Stream *load, *mma, *correction, *epilogue;
     QueryTile tiles[TILES];
-    Tile *ring[STAGES];         /* K_first, V_first, K_first+1, V_first+1, ... */
+    Tile *ring[STAGES]; /* K_first, V_first, K_first+1, V_first+1, ... */
     BlockRange keys;
 } Fa4;
 
@@ -45,12 +48,18 @@ typedef struct {
 static Tile *k_stage(const Fa4 *f, uint64_t j) { return f->ring[2 * (j - f->keys.first) % STAGES]; }
 static Tile *v_stage(const Fa4 *f, uint64_t j) { return f->ring[(2 * (j - f->keys.first) + 1) % STAGES]; }
 
-/* Into the stages of V_j-2 and K_j-1. */
+static void load_stage(const Fa4 *f, Tile *stage, const Tensor *tensor, uint64_t j)
+{
+    stage->name = tensor->name;
+    load(f->load, stage, tensor, j * f->a->Bc);
+}
+
+/* K_j takes the place of V_j-2, V_j that of K_j-1. */
 static void load_keys(const Fa4 *f, uint64_t j)
 {
     if (j >= f->keys.end) return;
-    load(f->load, k_stage(f, j), f->a->K, j * f->a->Bc);
-    load(f->load, v_stage(f, j), f->a->V, j * f->a->Bc);
+    load_stage(f, k_stage(f, j), f->a->K, j);
+    load_stage(f, v_stage(f, j), f->a->V, j);
 }
 
 static void scores(const Fa4 *f, const QueryTile *t, uint64_t j)
@@ -126,10 +135,15 @@ static QueryTile new_tile(Block *b, const Attention *a, uint32_t index, uint64_t
 static void fa4_block(Block *b, const void *arguments, uint64_t i)
 {
     const Attention *a = arguments;
-    Fa4 f = {.a = a, .load = stream(b, "load", 1), .mma = stream(b, "MMA", 1), .correction = stream(b, "correction", 4),
-             .epilogue = stream(b, "epilogue", 1), .keys = visible_key_blocks(a, i)};
+    Fa4 f = {.a = a,
+             .load = stream(b, "load", 1),
+             .mma = stream(b, "MMA", 1),
+             .correction = stream(b, "correction", 4),
+             .epilogue = stream(b, "epilogue", 1),
+             .keys = visible_key_blocks(a, i)};
     for (uint32_t t = 0; t < TILES; t++) f.tiles[t] = new_tile(b, a, t, i);
-    for (int stage = 0; stage < STAGES; stage++) f.ring[stage] = shared_tile(b, "K or V", a->shape.dtype, a->Bc, (uint32_t)a->shape.head_dim);
+    for (int stage = 0; stage < STAGES; stage++)
+        f.ring[stage] = shared_tile(b, "K or V", a->shape.dtype, a->Bc, (uint32_t)a->shape.head_dim);
     register_tile(b, "correction", ELEMENT_F32, WARPGROUP, CORRECTION_REGISTERS);
     register_tile(b, "load, MMA, epilogue", ELEMENT_F32, WARPGROUP, OTHER_REGISTERS);
     const uint32_t live = f.tiles[1].rows > 0 ? 2 : 1;
@@ -152,8 +166,9 @@ static bool fa4_forward(Machine *machine, Attention *a)
 {
     const AttentionShape *s = &a->shape;
     if (a->Br > TILES * LANES)
-        return status_fail(machine->status, STATUS_INFEASIBLE, "fa4: %u query rows per block; at most %d, two tiles of the %d lanes of tensor memory",
-                           a->Br, TILES * LANES, LANES);
+        return status_fail(machine->status, STATUS_INFEASIBLE,
+                           "fa4: %u query rows per block; at most %d, two tiles of the %d lanes of tensor memory", a->Br,
+                           TILES * LANES, LANES);
     a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     const Kernel kernel = attention_kernel(&algorithm_fa4, "fa4_forward", a, fa4_block);
     return launch_keep_mask(machine, a, kernel) && launch(machine, &kernel, one_block_per_query_block(a), a);
@@ -170,7 +185,8 @@ static TileSize fa4_tiles(const AttentionShape *s)
 static Geometry fa4_geometry(const AttentionShape *s, TileSize tiles)
 {
     (void)s;
-    return (Geometry){.threads = 32 * WARPS, .registers_per_thread = REGISTERS,
+    return (Geometry){.threads = 32 * WARPS,
+                      .registers_per_thread = REGISTERS,
                       .shape = {.m = (uint32_t)min_u64(rows_per_tile(tiles.Br), LANES), .n = LANES}};
 }
 

@@ -1,29 +1,32 @@
-/* fa4_backward.c - FlashAttention-4, backward pass, on Blackwell, with one CTA and with two. Zadouri et al. 2026, arXiv:2603.05451, Section 4.
- * Lecture §5.4.
+/* fa4_backward.c - FlashAttention-4, backward pass, on Blackwell, with one CTA and with two. Zadouri et al. 2026,
+ * arXiv:2603.05451, Section 4. Lecture §5.4.
  *
  *     S = Q Kᵀ, dP = dO Vᵀ      both operands in shared memory
  *     dV += Pᵀ dO, dK += dSᵀ Q  P and dS in tensor memory, where the threads left them
- *     dQ = dS K                 both in shared memory, so dS is written there as well; dQ leaves through shared memory by atomic adds
+ *     dQ = dS K                 both in shared memory, so dS goes there as well; dQ leaves through shared memory, by atomic adds
  *
- * A thread block has one key block and loops over query blocks, as in FlashAttention-2 (fa2_backward.c has the maths). Roles: load (TMA), MMA,
- * eight compute warps (P and dS), a warpgroup that takes dQ out of tensor memory in slices of 32 columns. The products dK and dQ of one query
- * block run while the next one's P is computed. Tensor memory: S (P over it), dP (dS and dQ over it), dV, dK. The real kernel computes Sᵀ and dPᵀ,
- * so that Pᵀ and dSᵀ are left operands as they lie; here S and dP are products of the same operands, and the next products take them
- * transposed: the same bytes from the same places.
+ * A thread block has one key block and loops over query blocks, as in FlashAttention-2 (fa2_backward.c has the maths). Roles:
+ * load (TMA), MMA, eight compute warps (P and dS), a warpgroup that takes dQ out of tensor memory in slices of 32 columns. The
+ * products dK and dQ of one query block run while the next one's P is computed. Tensor memory: S (P over it), dP (dS and dQ over
+ * it), dV, dK. The real kernel computes Sᵀ and dPᵀ, so that Pᵀ and dSᵀ are left operands as they lie; here S and dP are products
+ * of the same operands, and the next products take them transposed: the same bytes from the same places.
  *
- * Shared memory binds: 128 x 128 tiles, d = 128, take 2560 cycles of tensor cores, but 8 operand tiles of 256 cycles, dS 256 and dQ in float32 1024
- * (written by threads, read back by the copies): 3328.
+ * Shared memory binds: 128 x 128 tiles, d = 128, take 2560 cycles of tensor cores, but 8 operand tiles of 256 cycles, dS 256 and
+ * dQ in float32 1024 (written by threads, read back by the copies): 3328.
  *
- * Two CTAs (BackwardVariant::two_ctas) take neighbouring key blocks, and an instruction spans both: each holds half of Q and half of dO and reads
- * half where one CTA reads all (cut by rows for S and dP, by columns for dK and dV, so each has two halves, in two tiles). They exchange half of dS, after which each has half of
- * the query rows over twice the keys: dQ = dS K costs it as much as before, but its dQ has half of the rows, so half is staged and added atomically.
- * This form is counted and timed, not computed: one CTA is walked, its product dQ written as all rows over its own keys, which has the same FLOP
- * and operand bytes, and half of the rows sent away. Not walked: the exchange itself (the paper charges 384 cycles without a formula). It needs whole
- * tiles. As in FlashAttention-2, D is computed and the float32 sums of dQ are cleared by a kernel before, and converted by one after.
+ * Two CTAs (BackwardVariant::two_ctas) take neighbouring key blocks, and an instruction spans both: each holds half of Q and half
+ * of dO and reads half where one CTA reads all (cut by rows for S and dP, by columns for dK and dV, so each has two halves, in
+ * two tiles). They exchange half of dS, after which each has half of the query rows over twice the keys: dQ = dS K costs it as
+ * much as before, but its dQ has half of the rows, so half is staged and added atomically. This form is counted and timed, not
+ * computed: one CTA is walked, its product dQ written as all rows over its own keys, which has the same FLOP and operand bytes,
+ * and half of the rows sent away. Not walked: the exchange itself (the paper charges 384 cycles without a formula). It needs
+ * whole tiles. As in FlashAttention-2, D is computed and the float32 sums of dQ are cleared by a kernel before, and converted by
+ * one after.
  */
 #include "algorithm.h"
 
-enum { SLICE = 32, WARPS = 16, REGISTERS = 128, WARPGROUP = 128, COMPUTE_WARPS = 8, REDUCE_REGISTERS = 136, OTHER_REGISTERS = 104 };
+enum { SLICE = 32, WARPS = 16, COMPUTE_WARPS = 8, WARPGROUP = 128 };
+enum { REGISTERS = 128, REDUCE_REGISTERS = 136, OTHER_REGISTERS = 104 };     /* per thread: on average; of two roles */
 
 typedef struct {
     Attention *attention;
@@ -34,15 +37,15 @@ typedef struct {
     const Attention *a;
     const Launch *launch;
     Stream *load, *mma, *compute, *reduce;
-    Tile *k, *v, *k_for_dq;             /* Bc x d, shared memory; the last is k unless two CTAs need another cut of it */
-    Tile *q[2], *d_o;                   /* Br x d, shared memory: of S and dP; ... */
-    Tile *q_right[2], *d_o_right;       /* ... of dK and dV: the same unless two CTAs need another cut */
-    Tile *ds, *staged[2];               /* Br x Bc; rows x SLICE, float32: shared memory */
-    Tile *s, *p, *dp, *ds_left, *dq;    /* tensor memory; p a view of s, ds_left and dq views of dp */
-    Tile *dk, *dv;                      /* Bc x d, tensor memory */
-    Tile *p_exact, *z;                  /* registers */
+    Tile *k, *v, *k_for_dq;          /* Bc x d, shared memory; the last is k unless two CTAs need another cut of it */
+    Tile *q[2], *d_o;                /* Br x d, shared memory: of S and dP; ... */
+    Tile *q_right[2], *d_o_right;    /* ... of dK and dV: the same unless two CTAs need another cut */
+    Tile *ds, *staged[2];            /* Br x Bc; rows x SLICE, float32: shared memory */
+    Tile *s, *p, *dp, *ds_left, *dq; /* tensor memory; p a view of s, ds_left and dq views of dp */
+    Tile *dk, *dv;                   /* Bc x d, tensor memory */
+    Tile *p_exact, *z;               /* registers */
     Rows *L[2], *D[2];
-    uint32_t dq_rows;                   /* that this CTA sends away: Br, or half of it */
+    uint32_t dq_rows; /* that this CTA sends away: Br, or half of it */
 } Fa4;
 
 /* ------------------------------------------------------------------------------------------------------------------ roles */
@@ -127,8 +130,13 @@ static Fa4 declare(Block *b, const Launch *launched)
     const uint32_t Br = a->Br, Bc = a->Bc, d = (uint32_t)a->shape.head_dim;
     const ElementType type = a->shape.dtype, statistic = a->statistic;
     const bool two = a->variant.two_ctas;
-    Fa4 f = {.a = a, .launch = launched, .load = stream(b, "load", 1), .mma = stream(b, "MMA", 1), .compute = stream(b, "compute", COMPUTE_WARPS),
-             .reduce = stream(b, "dQ reduce", 4), .dq_rows = two ? Br / 2 : Br};
+    Fa4 f = {.a = a,
+             .launch = launched,
+             .load = stream(b, "load", 1),
+             .mma = stream(b, "MMA", 1),
+             .compute = stream(b, "compute", COMPUTE_WARPS),
+             .reduce = stream(b, "dQ reduce", 4),
+             .dq_rows = two ? Br / 2 : Br};
     f.k = f.k_for_dq = shared_tile(b, "K", type, Bc, d);
     f.v = shared_tile(b, "V", type, Bc, d);
     if (two) f.k_for_dq = shared_tile(b, "K for dQ", type, Bc, d);
@@ -164,13 +172,13 @@ static void gather_head(const Fa4 *f, Block *b, BlockRange queries, uint64_t hea
         if (q != f->q[i % 2]) load(f->load, q, a->Q, i * a->Br);
         if (!last) load_queries(f, i + 1);
         probabilities(f, i, j);
-        matmul_nt(f->mma, f->dp, f->d_o, f->v);             /* dP = dO_i V_jᵀ */
-        matmul_tn_add(f->mma, f->dv, f->p, f->d_o_right);   /* dV_j += Pᵀ dO_i */
+        matmul_nt(f->mma, f->dp, f->d_o, f->v);           /* dP = dO_i V_jᵀ */
+        matmul_tn_add(f->mma, f->dv, f->p, f->d_o_right); /* dV_j += Pᵀ dO_i */
         if (!last) load_output_gradients(f, i + 1);
-        if (!last) scores(f, i + 1);                        /* while the threads compute dS */
+        if (!last) scores(f, i + 1); /* while the threads compute dS */
         score_gradients(f, i);
-        matmul_tn_add(f->mma, f->dk, f->ds_left, q);        /* dK_j += dSᵀ Q_i */
-        matmul_nn(f->mma, f->dq, f->ds, f->k_for_dq);       /* dQ_i += dS K_j */
+        matmul_tn_add(f->mma, f->dk, f->ds_left, q);  /* dK_j += dSᵀ Q_i */
+        matmul_nn(f->mma, f->dq, f->ds, f->k_for_dq); /* dQ_i += dS K_j */
         send_query_gradients(f, i, j);
     }
     b->member = 0;
@@ -238,18 +246,25 @@ static void convert_block(Block *b, const void *arguments, uint64_t i)
 
 static Kernel backward_kernel(const char *name, void (*run)(Block *, const void *, uint64_t))
 {
-    return (Kernel){.name = name, .instruction = TENSOR_TCGEN05, .shape = fa4_backward_geometry().scores, .threads = 32 * WARPS,
-                    .registers_per_thread = REGISTERS, .run = run};
+    return (Kernel){.name = name,
+                    .instruction = TENSOR_TCGEN05,
+                    .shape = fa4_backward_geometry().scores,
+                    .threads = 32 * WARPS,
+                    .registers_per_thread = REGISTERS,
+                    .run = run};
 }
 
 static bool can_pair(const Machine *machine, const Attention *a)
 {
     const AttentionShape *s = &a->shape;
     if (machine->config.mode == MODE_NUMERIC)
-        return status_fail(machine->status, STATUS_INFEASIBLE, "fa4: the backward with two CTAs can be counted, not computed; use one CTA");
+        return status_fail(machine->status, STATUS_INFEASIBLE,
+                           "fa4: the backward with two CTAs can be counted, not computed; use one CTA");
     if (a->Br % 2 == 0 && s->seqlen_q % a->Br == 0 && s->seqlen_k % (2 * (uint64_t)a->Bc) == 0) return true;
-    return status_fail(machine->status, STATUS_INFEASIBLE, "fa4: two CTAs need whole tiles: %" PRIu64 " queries in blocks of %u, %" PRIu64
-                       " keys in pairs of blocks of %u", s->seqlen_q, a->Br, s->seqlen_k, a->Bc);
+    return status_fail(machine->status, STATUS_INFEASIBLE,
+                       "fa4: two CTAs need whole tiles: %" PRIu64 " queries in blocks of %u, %" PRIu64
+                       " keys in pairs of blocks of %u",
+                       s->seqlen_q, a->Br, s->seqlen_k, a->Bc);
 }
 
 bool fa4_backward(Machine *machine, Attention *a)
@@ -280,6 +295,9 @@ TileSize fa4_backward_tiles(const AttentionShape *s)
 BackwardGeometry fa4_backward_geometry(void)
 {
     const InstructionShape shape = {.m = 128, .n = 128};
-    return (BackwardGeometry){.threads = 32 * WARPS, .registers_per_thread = REGISTERS, .scores = shape, .key_gradients = shape,
+    return (BackwardGeometry){.threads = 32 * WARPS,
+                              .registers_per_thread = REGISTERS,
+                              .scores = shape,
+                              .key_gradients = shape,
                               .query_gradients = shape};
 }

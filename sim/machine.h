@@ -62,7 +62,7 @@ uint64_t operation_price(Operation operation);
 typedef struct {
     uint64_t elements[OPERATION_KINDS]; /* elements of the tiles that each kind of operation worked on; of OP_LOAD, OP_STORE and OP_ATOMIC_ADD: calls */
     uint64_t matmul_flops;              /* 2 M N K on the live rows and columns of executed tiles */
-    uint64_t matmul_flops_exact_mask;   /* the same, visible (query, key) pairs only */
+    uint64_t matmul_flops_hidden;       /* of them, those of (query, key) pairs that a mask hides */
     uint64_t smem_operand_bytes;        /* shared memory read by tensor-core instructions */
     uint64_t smem_thread_bytes;         /* read and written by threads */
     uint64_t smem_copy_bytes;           /* written and read by copies between L2 and shared memory */
@@ -214,6 +214,14 @@ bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *argum
 
 typedef enum { SPACE_SHARED, SPACE_REGISTERS, SPACE_TENSOR_MEMORY } Space;
 
+/* What a product's cost depends on, quick to compare. */
+typedef struct {
+    uint64_t left, right;               /* Tile::shape of the operands; UINT64_MAX: no product */
+    InstructionShape instruction;
+    uint32_t left_kind, right_kind;     /* Tile::kind of the operands */
+    uint32_t form;                      /* which one is transposed */
+} ProductKey;
+
 /* A matrix in on-chip memory. `rows` and `cols` are the live part: the last tile of a sequence is shorter. */
 struct Tile {
     Block *block;
@@ -225,6 +233,8 @@ struct Tile {
     uint32_t max_rows, max_cols;        /* as declared; this much is reserved */
     uint32_t rows, cols;
     uint64_t area;                      /* rows * cols */
+    uint64_t shape;                     /* rows * 2^32 + cols */
+    uint32_t kind;                      /* type and space */
     uint32_t depth;                     /* inner dimension of the product that filled it */
     bool simple;                        /* threads touch it without traffic and nobody computes or watches: counting is all */
     bool halved;                        /* two CTAs hold it together: see paired_tile() */
@@ -234,13 +244,7 @@ struct Tile {
     uint64_t visible;                   /* visible pairs; rows * cols unless banded */
     void *data;
     uint64_t ld;
-    /* The product that filled it last and what that cost: most products repeat. Operands count by shape, type and space. */
-    uint32_t left_rows, left_cols, right_rows, right_cols;
-    ElementType left_type, right_type;
-    Space left_space, right_space;
-    uint32_t product_m, product_n;      /* the InstructionShape it was counted with */
-    bool has_product;
-    int product_form;                   /* which operand was transposed */
+    ProductKey product;                 /* the product that filled it last, and what that cost: most products repeat */
     uint64_t product_flops, product_operand_bytes;
 };
 

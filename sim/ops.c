@@ -1,10 +1,6 @@
 /* ops.c - the tile operations. See ops.h.
  *
- * Counting must be cheap: a walk over a million-token head takes 67 million pairs of K/V tiles. So each operation begins with its common
- * case, when nobody computes or watches, no shared memory is touched and shapes are as they were: one addition, and done. Each kind adds
- * to a counter of its own, so that no chain of additions to one address holds the processor up; prices are applied once, at the end.
- * Overflow leaves a sticky mark that the launch looks at. The bytes of a tile fit 64 bits, as its declaration checks; what a matrix product
- * costs is checked where it is worked out, once for many repetitions.
+ * Here is what each does when there is more to do than to count; the common case of a count is in ops_inline.h.
  */
 #include "ops.h"
 #include "checked.h"
@@ -12,25 +8,13 @@
 
 #include <math.h>
 
-/* Kept out of line, so that the common case in front of it saves no registers. */
-#if defined(__GNUC__)
-#define SLOW_PATH __attribute__((noinline))
-#else
-#define SLOW_PATH
-#endif
-
 /* ------------------------------------------------------------------------------------------------------------ book-keeping */
+
+void op_mark_overflow(const Stream *w) { w->block->counts.overflow = true; }
 
 static bool alive(const Stream *w) { return w->block->machine->status->code == STATUS_OK; }
 
 static const TileMath *math_of(const Stream *w) { return w->block->machine->math; }
-
-static inline void count(const Stream *w, uint64_t *counter, uint64_t amount)
-{
-    const uint64_t sum = *counter + amount;
-    w->block->counts.overflow |= sum < amount;
-    *counter = sum;
-}
 
 /* a * b, with the same mark. */
 static uint64_t times(const Stream *w, uint64_t a, uint64_t b)
@@ -40,30 +24,13 @@ static uint64_t times(const Stream *w, uint64_t a, uint64_t b)
     return fits ? a * b : UINT64_MAX;
 }
 
-static inline void count_elements(const Stream *w, Operation operation, uint64_t elements)
-{
-    count(w, &w->block->counts.elements[operation], elements);
-}
-
-/* The common case of an operation: counts and says that this is all. */
-static inline bool count_only(const Stream *w, Operation operation, uint64_t elements, bool simple)
-{
-    if (simple) count_elements(w, operation, elements);
-    return simple;
-}
-
 static Matrix matrix(const Tile *x) { return (Matrix){x->data, x->rows, x->cols, x->ld}; }
 
 /* Threads touch a whole tile, once or more; only shared memory is a traffic level. */
-static void count_touch(const Stream *w, const Tile *x, int touches)
+void op_count_touch(const Stream *w, const Tile *x, int touches)
 {
     if (x->space != SPACE_SHARED) return;
-    for (int i = 0; i < touches; i++) count(w, &w->block->counts.smem_thread_bytes, x->area * x->element_bytes);
-}
-
-static void count_copy(const Stream *w, const Tile *x)
-{
-    if (x->space == SPACE_SHARED) count(w, &w->block->counts.smem_copy_bytes, tile_elements_here(x) * x->element_bytes);
+    for (int i = 0; i < touches; i++) op_count(w, &w->block->counts.smem_thread_bytes, x->area * x->element_bytes);
 }
 
 static void notify(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
@@ -101,11 +68,10 @@ static void set_shape(const Stream *w, Tile *x, uint64_t rows, uint64_t cols)
     x->banded = false;
     x->nonfinite = false;
     x->area = x->visible = rows * cols;
-    x->has_product = false;
+    x->shape = rows << 32 | cols;
+    x->product.left = UINT64_MAX;
     x->depth = 0;
 }
-
-static inline bool same_rows_and_cols(const Tile *a, const Tile *b) { return a->rows == b->rows && a->cols == b->cols; }
 
 static void copy_mask(Tile *to, const Tile *from)
 {
@@ -156,11 +122,11 @@ static void count_load(const Stream *w, const Tile *tile, const Tensor *tensor, 
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
-    count(w, &traffic->l2_to_sm, tile_elements_here(tile));
+    op_count(w, &traffic->l2_to_sm, tile_elements_here(tile));
     if (machine->config.l2 != L2_IDEAL) return;                 /* without L2, HBM sees what the SMs asked for: see record() */
     const Region region = region_of(tile, tensor, row, col);
     Coverage *touched = coverage_of(w, w->block->touched, tensor, head_of(w->block, tensor));
-    if (touched != NULL) count(w, &traffic->hbm_read, coverage_add(touched, &region, machine->alloc, machine->status));
+    if (touched != NULL) op_count(w, &traffic->hbm_read, coverage_add(touched, &region, machine->alloc, machine->status));
 }
 
 /* An addition at L2 needs the old value there: if nobody has brought or written it, HBM is read too. */
@@ -168,15 +134,15 @@ static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor,
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
-    count(w, &traffic->sm_to_l2, tile->area);
+    op_count(w, &traffic->sm_to_l2, tile->area);
     if (machine->config.l2 != L2_IDEAL) return;
     const Region region = region_of(tile, tensor, row, col);
     const uint64_t head = head_of(w->block, tensor);
     Coverage *touched = coverage_of(w, w->block->touched, tensor, head), *written = coverage_of(w, w->block->written, tensor, head);
     if (touched == NULL || written == NULL) return;
     const uint64_t fresh = coverage_add(touched, &region, machine->alloc, machine->status);
-    if (needs_old_value) count(w, &traffic->hbm_read, fresh);
-    count(w, &traffic->hbm_write, coverage_add(written, &region, machine->alloc, machine->status));
+    if (needs_old_value) op_count(w, &traffic->hbm_read, fresh);
+    op_count(w, &traffic->hbm_write, coverage_add(written, &region, machine->alloc, machine->status));
 }
 
 /* First element of the tile's part of the tensor. */
@@ -200,54 +166,29 @@ static bool stays_inside(const Stream *w, const Tensor *tensor, uint64_t row, ui
     return same_shape(w, OP_STORE, tile, (uint32_t)min_u64(tile->rows, tensor->rows - row), (uint32_t)min_u64(tile->cols, tensor->cols - col));
 }
 
-/* A whole tile like the one before, which HBM sees always (no L2) or never (rows that the ideal L2 holds). */
-static inline bool is_repeated_load(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row)
-{
-    const Block *block = w->block;
-    if (!block->counting_only || tensor == NULL || tile->cols != tensor->cols || tile->rows != tile->max_rows) return false;
-    if (tile->banded || tile->has_product) return false;       /* something else has used the tile since */
-    if (row >= tensor->rows || tensor->rows - row < tile->max_rows) return false;
-    if (block->machine->config.l2 == L2_NONE) return true;
-    return block->coverage_heads[tensor->index] == 1 && coverage_holds(block->touched[tensor->index], row, row + tile->rows);
-}
-
-static inline void repeat_load(const Stream *w, const Tile *tile, const Tensor *tensor)
-{
-    Traffic *traffic = &w->block->traffic[tensor->index];
-    count_elements(w, OP_LOAD, 1);
-    count(w, &traffic->l2_to_sm, tile_elements_here(tile));
-    count_copy(w, tile);
-}
-
-SLOW_PATH void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
 {
     if (!alive(w) || !inside(w, tensor, row, col)) return;
     set_shape(w, tile, min_u64(tile->max_rows, tensor->rows - row), min_u64(tile->max_cols, tensor->cols - col));
-    count_elements(w, OP_LOAD, 1);
+    op_count_elements(w, OP_LOAD, 1);
     count_load(w, tile, tensor, row, col);
-    count_copy(w, tile);
+    op_count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) tile->nonfinite = math_of(w)->load(matrix(tile), memory_at(w->block, tensor, row, col), tensor->cols);
     report_copy(w, OP_LOAD, tile, NULL, tensor);
 }
 
-static SLOW_PATH void load_fully(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
+void load_fully(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
 {
     if (alive(w) && tensor != NULL && tensor->cols > tile->max_cols) set_shape(w, tile, tile->max_rows, tensor->cols);  /* says what does not fit */
     load_part(w, tile, tensor, row, 0);
 }
 
-void load(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row)
-{
-    if (is_repeated_load(w, tile, tensor, row)) repeat_load(w, tile, tensor);
-    else load_fully(w, tile, tensor, row);
-}
-
 void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
 {
     if (!alive(w) || !inside(w, tensor, row, col) || !stays_inside(w, tensor, row, col, tile)) return;
-    count_elements(w, OP_STORE, 1);
+    op_count_elements(w, OP_STORE, 1);
     count_store(w, tile, tensor, row, col, false);
-    count_copy(w, tile);
+    op_count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) math_of(w)->store(memory_at(w->block, tensor, row, col), tensor->cols, matrix(tile), tensor->type);
     report_copy(w, OP_STORE, NULL, tile, tensor);
 }
@@ -266,10 +207,10 @@ static void add_to_memory(const Stream *w, const Tensor *tensor, uint64_t row, u
 void atomic_add_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
 {
     if (!alive(w) || !inside(w, tensor, row, col) || !stays_inside(w, tensor, row, col, tile)) return;
-    count_elements(w, OP_ATOMIC_ADD, 1);
-    count(w, &w->block->traffic[tensor->index].atomic_adds, tile->area);
+    op_count_elements(w, OP_ATOMIC_ADD, 1);
+    op_count(w, &w->block->traffic[tensor->index].atomic_adds, tile->area);
     count_store(w, tile, tensor, row, col, true);
-    count_copy(w, tile);
+    op_count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) add_to_memory(w, tensor, row, col, tile);
     report_copy(w, OP_ATOMIC_ADD, NULL, tile, tensor);
 }
@@ -283,14 +224,14 @@ Tile *barrier(Block *block, const char *name) { return register_tile(block, name
 void barrier_arrive(Stream *w, Tile *token)
 {
     if (!alive(w)) return;
-    count_elements(w, OP_ARRIVE, 1);
+    op_count_elements(w, OP_ARRIVE, 1);
     report(w, OP_ARRIVE, token, NULL, NULL, NULL);
 }
 
 void barrier_sync(Stream *w, const Tile *token)
 {
     if (!alive(w)) return;
-    count_elements(w, OP_SYNC, 1);
+    op_count_elements(w, OP_SYNC, 1);
     report(w, OP_SYNC, NULL, token, NULL, NULL);
 }
 
@@ -303,55 +244,25 @@ static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uin
     uint64_t left = 0, right = 0;
     if (a->space == SPACE_SHARED) left = times(w, shape.n ? ceil_div(n, shape.n) : 1, tile_elements_here(a) * a->element_bytes);
     if (b->space == SPACE_SHARED) right = times(w, shape.m ? ceil_div(m, shape.m) : 1, tile_elements_here(b) * b->element_bytes);
-    count(w, &left, right);
+    op_count(w, &left, right);
     return left;
 }
 
-/* How a product meets what is in C: replaces it, adds to it as an operation of its own, or goes on with the same long product. */
-typedef enum { PRODUCT_REPLACES, PRODUCT_ADDS, PRODUCT_CONTINUES } ProductKind;
-
-static inline void count_product(const Stream *w, const Tile *c, const Tile *a, ProductKind kind)
+static inline ProductKey op_product_key(const Stream *w, const Tile *a, const Tile *b, ProductForm form)
 {
-    Counts *counts = &w->block->counts;
-    count(w, &counts->matmul_flops, c->product_flops);
-    count(w, &counts->matmul_flops_exact_mask, a->banded ? 2 * a->visible * c->cols : c->product_flops);
-    count(w, &counts->smem_operand_bytes, c->product_operand_bytes);
-    count_elements(w, OP_MATMUL, c->area);
-    if (kind == PRODUCT_ADDS) count_elements(w, OP_ACCUMULATE, c->area);
-}
-
-/* Which operand is transposed. */
-typedef enum { PRODUCT_NN, PRODUCT_NT, PRODUCT_TN } ProductForm;
-
-/* The product that filled c last time, again (perhaps with the other stage of a ring). */
-static inline bool is_repeated(const Stream *w, const Tile *c, const Tile *a, const Tile *b, ProductForm form)
-{
-    return c->simple && c->has_product && c->product_form == (int)form && !c->banded && c->left_rows == a->rows &&
-           c->left_cols == a->cols && c->right_rows == b->rows && c->right_cols == b->cols && c->left_space == a->space &&
-           c->right_space == b->space && c->left_type == a->type && c->right_type == b->type && c->product_m == w->shape.m &&
-           c->product_n == w->shape.n;
+    const ProductKey key = {a->shape, b->shape, w->shape, a->kind, b->kind, (uint32_t)form};
+    return key;
 }
 
 static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, uint32_t depth)
 {
     c->depth = depth;
-    c->product_form = (int)form;
-    c->has_product = true;
-    c->product_m = w->shape.m;
-    c->product_n = w->shape.n;
-    c->left_type = a->type;
-    c->right_type = b->type;
-    c->left_space = a->space;
-    c->right_space = b->space;
-    c->left_rows = a->rows;
-    c->left_cols = a->cols;
-    c->right_rows = b->rows;
-    c->right_cols = b->cols;
+    c->product = op_product_key(w, a, b, form);
     c->product_flops = times(w, times(w, 2, c->area), depth);
     c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
 }
 
-static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
+void matmul_fully(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
     const bool accumulate = kind != PRODUCT_REPLACES, a_transposed = form == PRODUCT_TN, b_transposed = form == PRODUCT_NT;
     if (!alive(w)) return;
@@ -360,8 +271,8 @@ static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, P
     if (accumulate && !same_shape(w, OP_MATMUL, c, m, n)) return;
     set_shape(w, c, m, n);
     remember_product(w, c, a, b, form, k);
-    count_product(w, c, a, kind);
-    count_touch(w, c, accumulate ? 2 : 1);
+    op_count_product(w, c, a, kind);
+    op_count_touch(w, c, accumulate ? 2 : 1);
     if (math_of(w) != NULL && alive(w)) {
         if (a->banded && b->nonfinite) math_of(w)->matmul_banded(matrix(c), matrix(a), a_transposed, a->band, matrix(b), b_transposed, accumulate);
         else math_of(w)->matmul(matrix(c), matrix(a), a_transposed, matrix(b), b_transposed, alpha, accumulate);
@@ -369,44 +280,15 @@ static SLOW_PATH void matmul(Stream *w, Tile *c, const Tile *a, const Tile *b, P
     report(w, OP_MATMUL, c, a, b, accumulate ? c : NULL);
 }
 
-static inline void product(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
-{
-    if (is_repeated(w, c, a, b, form)) count_product(w, c, a, kind);
-    else matmul(w, c, a, b, form, alpha, kind);
-}
-
-void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha) { product(w, c, a, b, PRODUCT_NT, alpha, PRODUCT_REPLACES); }
-
-void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NT, 1.0, PRODUCT_REPLACES); }
-
-void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NN, 1.0, PRODUCT_REPLACES); }
-
-void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NN, 1.0, PRODUCT_ADDS); }
-
-void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_NN, 1.0, PRODUCT_CONTINUES); }
-
-void matmul_tn(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_TN, 1.0, PRODUCT_REPLACES); }
-
-void matmul_tn_add(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_TN, 1.0, PRODUCT_ADDS); }
-
-void matmul_tn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b) { product(w, c, a, b, PRODUCT_TN, 1.0, PRODUCT_CONTINUES); }
-
 /* ------------------------------------------------------------------------------------------------------------------- masks */
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
-
-/* The last row sees the first column, and the first row the last. */
-static inline bool is_all_visible(const Tile *x, uint64_t row, uint64_t col, Band band)
-{
-    const int64_t offset = (int64_t)row - (int64_t)col;
-    return offset + band.low + x->rows <= 1 && offset + band.high + 1 >= x->cols;
-}
 
 /* Sets the tile's band, or narrows the one it has; false when nothing is hidden by it. Row arithmetic only: no N x N mask exists anywhere. */
 static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
 {
     const int64_t offset = (int64_t)row - (int64_t)col, rows = x->rows, cols = x->cols;
-    if (is_all_visible(x, row, col, band)) return false;
+    if (op_is_all_visible(x, row, col, band)) return false;
     const int64_t low = offset + band.low, end = offset + band.high + 1;
     x->band.first = x->banded && x->band.first > low ? x->band.first : low;
     x->band.last = x->banded && x->band.last < end ? x->band.last : end;
@@ -420,24 +302,14 @@ static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
     return true;
 }
 
-static SLOW_PATH void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, double hidden)
+void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, double hidden)
 {
     const uint64_t visible = x->visible;
     if (!alive(w) || !set_band(x, row, col, band)) return;
-    count_elements(w, OP_MASK, x->area);
-    w->block->counts.matmul_flops_exact_mask -= 2 * (visible - x->visible) * x->depth;
+    op_count_elements(w, OP_MASK, x->area);
+    op_count(w, &w->block->counts.matmul_flops_hidden, 2 * (visible - x->visible) * x->depth);
     if (math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, hidden);
     report(w, OP_MASK, x, x, NULL, NULL);
-}
-
-void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
-{
-    if (!is_all_visible(x, row, col, band)) mask_fully(w, x, row, col, band, -INFINITY);
-}
-
-void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
-{
-    if (!is_all_visible(x, row, col, band)) mask_fully(w, x, row, col, band, 0.0);
 }
 
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
@@ -451,61 +323,43 @@ void fill(Stream *w, Tile *x, uint32_t rows, uint32_t cols, double value)
 {
     if (!alive(w)) return;
     set_shape(w, x, rows, cols);
-    count_elements(w, OP_FILL, x->area);
-    count_touch(w, x, 1);
+    op_count_elements(w, OP_FILL, x->area);
+    op_count_touch(w, x, 1);
     if (math_of(w) != NULL && alive(w)) math_of(w)->fill(matrix(x), value);
     report(w, OP_FILL, x, NULL, NULL, NULL);
 }
 
-static SLOW_PATH void scale_fully(Stream *w, Tile *x, double factor)
+void scale_fully(Stream *w, Tile *x, double factor)
 {
     if (!alive(w)) return;
-    count_elements(w, OP_SCALE, x->area);
-    count_touch(w, x, 2);
+    op_count_elements(w, OP_SCALE, x->area);
+    op_count_touch(w, x, 2);
     if (math_of(w) != NULL) math_of(w)->scale(matrix(x), factor);
     report(w, OP_SCALE, x, x, NULL, NULL);
 }
 
-void scale(Stream *w, Tile *x, double factor)
-{
-    if (!count_only(w, OP_SCALE, x->area, x->simple)) scale_fully(w, x, factor);
-}
-
-static SLOW_PATH void add_fully(Stream *w, Tile *y, const Tile *x)
+void add_fully(Stream *w, Tile *y, const Tile *x)
 {
     if (!alive(w) || !same_shape(w, OP_ADD, x, y->rows, y->cols)) return;
-    count_elements(w, OP_ADD, y->area);
-    count_touch(w, y, 2);
-    count_touch(w, x, 1);
+    op_count_elements(w, OP_ADD, y->area);
+    op_count_touch(w, y, 2);
+    op_count_touch(w, x, 1);
     if (math_of(w) != NULL) math_of(w)->add(matrix(y), matrix(x));
     report(w, OP_ADD, y, y, x, NULL);
 }
 
-void add(Stream *w, Tile *y, const Tile *x)
-{
-    if (!count_only(w, OP_ADD, y->area, x->simple && y->simple && same_rows_and_cols(x, y))) add_fully(w, y, x);
-}
-
-static SLOW_PATH void convert_fully(Stream *w, Tile *y, const Tile *x)
+void convert_fully(Stream *w, Tile *y, const Tile *x)
 {
     if (!alive(w)) return;
     if (y != x) {
         set_shape(w, y, x->rows, x->cols);
         copy_mask(y, x);
     }
-    count_elements(w, OP_CONVERT, x->area);
-    count_touch(w, y, 1);
-    count_touch(w, x, 1);
+    op_count_elements(w, OP_CONVERT, x->area);
+    op_count_touch(w, y, 1);
+    op_count_touch(w, x, 1);
     if (math_of(w) != NULL && alive(w)) math_of(w)->copy(matrix(y), matrix(x), y->type);
     report(w, OP_CONVERT, y, x, NULL, NULL);
-}
-
-/* P and dS go from registers to shared memory once a tile: that, too, is only counted. */
-void convert(Stream *w, Tile *y, const Tile *x)
-{
-    const bool alike = same_rows_and_cols(x, y) && !x->banded && !y->banded && !y->has_product;
-    if (!count_only(w, OP_CONVERT, x->area, x->simple && alike)) convert_fully(w, y, x);
-    else count_touch(w, y, 1);
 }
 
 /* X from (row, col) on. */
@@ -524,41 +378,36 @@ void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col)
         return;
     }
     set_shape(w, y, min_u64(y->max_rows, x->rows - row), min_u64(y->max_cols, x->cols - col));
-    count_elements(w, OP_CONVERT, y->area);
-    count_touch(w, y, 1);
-    if (x->space == SPACE_SHARED) count(w, &w->block->counts.smem_thread_bytes, y->area * x->element_bytes);
+    op_count_elements(w, OP_CONVERT, y->area);
+    op_count_touch(w, y, 1);
+    if (x->space == SPACE_SHARED) op_count(w, &w->block->counts.smem_thread_bytes, y->area * x->element_bytes);
     if (math_of(w) != NULL && alive(w)) math_of(w)->copy(matrix(y), matrix_from(x, row, col, y), y->type);
     report(w, OP_CONVERT, y, x, NULL, NULL);
 }
 
-static SLOW_PATH void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
+void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
 {
     if (!alive(w) || !same_shape(w, OP_ROW_MAX, m_old, x->rows, 1)) return;
     set_shape(w, m_new, x->rows, 1);
-    count_elements(w, OP_ROW_MAX, x->area);
-    count_touch(w, x, 1);
-    count_touch(w, m_old, 1);
-    count_touch(w, m_new, 1);
+    op_count_elements(w, OP_ROW_MAX, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, m_old, 1);
+    op_count_touch(w, m_new, 1);
     if (math_of(w) != NULL && alive(w)) math_of(w)->row_max(matrix(m_new), matrix(m_old), matrix(x));
     report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
 }
 
-void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
-{
-    if (!count_only(w, OP_ROW_MAX, x->area, x->simple && m_old->simple && m_new->simple && m_old->area == x->rows && m_new->area == x->rows)) row_max_fully(w, m_new, m_old, x);
-}
-
-static SLOW_PATH void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)
+void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)
 {
     if (!alive(w) || !same_shape(w, OP_EXP_ROWS, m, x->rows, 1)) return;
     if (p != x) {
         set_shape(w, p, x->rows, x->cols);
         copy_mask(p, x);
     }
-    count_elements(w, OP_EXP_ROWS, x->area);
-    count_touch(w, x, 1);
-    count_touch(w, m, 1);
-    count_touch(w, p, 1);
+    op_count_elements(w, OP_EXP_ROWS, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, m, 1);
+    op_count_touch(w, p, 1);
     if (math_of(w) != NULL && alive(w)) {
         math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
         if (p->banded) math_of(w)->hide(matrix(p), p->band, 0.0);   /* also where m is NaN: -inf - NaN is no zero */
@@ -566,118 +415,82 @@ static SLOW_PATH void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Ro
     report(w, OP_EXP_ROWS, p, x, m, NULL);
 }
 
-void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m)
-{
-    if (!count_only(w, OP_EXP_ROWS, x->area, p == x && x->simple && m->simple && m->area == x->rows)) exp_rows_fully(w, p, x, m);
-}
-
-static SLOW_PATH void row_sum_fully(Stream *w, Rows *l, const Tile *x)
+void row_sum_fully(Stream *w, Rows *l, const Tile *x)
 {
     if (!alive(w)) return;
     set_shape(w, l, x->rows, 1);
-    count_elements(w, OP_ROW_SUM, x->area);
-    count_touch(w, x, 1);
-    count_touch(w, l, 1);
+    op_count_elements(w, OP_ROW_SUM, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, l, 1);
     if (math_of(w) != NULL && alive(w)) math_of(w)->row_sum(matrix(l), (Matrix){0}, matrix(x));
     report(w, OP_ROW_SUM, l, x, NULL, NULL);
 }
 
-void row_sum(Stream *w, Rows *l, const Tile *x)
-{
-    if (!count_only(w, OP_ROW_SUM, x->area, x->simple && l->simple && l->area == x->rows)) row_sum_fully(w, l, x);
-}
-
-static SLOW_PATH void row_sum_scaled_fully(Stream *w, Rows *l, const Rows *alpha, const Tile *x)
+void row_sum_scaled_fully(Stream *w, Rows *l, const Rows *alpha, const Tile *x)
 {
     if (!alive(w) || !same_shape(w, OP_ROW_SUM, l, x->rows, 1) || !same_shape(w, OP_ROW_SUM, alpha, x->rows, 1)) return;
-    count_elements(w, OP_ROW_SUM, x->area);
-    count_elements(w, OP_ROWS_SCALE_ADD, x->rows);
-    count_touch(w, x, 1);
-    count_touch(w, l, 2);
-    count_touch(w, alpha, 1);
+    op_count_elements(w, OP_ROW_SUM, x->area);
+    op_count_elements(w, OP_ROWS_SCALE_ADD, x->rows);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, l, 2);
+    op_count_touch(w, alpha, 1);
     if (math_of(w) != NULL) math_of(w)->row_sum(matrix(l), matrix(alpha), matrix(x));
     report(w, OP_ROW_SUM, l, l, alpha, x);
 }
 
-void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x)
-{
-    const bool simple = x->simple && l->simple && alpha->simple && l->area == x->rows && alpha->area == x->rows;
-    if (!(count_only(w, OP_ROW_SUM, x->area, simple) && count_only(w, OP_ROWS_SCALE_ADD, x->rows, simple))) row_sum_scaled_fully(w, l, alpha, x);
-}
-
-static SLOW_PATH void scale_rows_fully(Stream *w, Tile *x, const Rows *factor)
+void scale_rows_fully(Stream *w, Tile *x, const Rows *factor)
 {
     if (!alive(w) || !same_shape(w, OP_SCALE_ROWS, factor, x->rows, 1)) return;
-    count_elements(w, OP_SCALE_ROWS, x->area);
-    count_touch(w, x, 2);
-    count_touch(w, factor, 1);
+    op_count_elements(w, OP_SCALE_ROWS, x->area);
+    op_count_touch(w, x, 2);
+    op_count_touch(w, factor, 1);
     if (math_of(w) != NULL) math_of(w)->scale_rows(matrix(x), matrix(factor));
     report(w, OP_SCALE_ROWS, x, x, factor, NULL);
 }
 
-void scale_rows(Stream *w, Tile *x, const Rows *factor)
-{
-    if (!count_only(w, OP_SCALE_ROWS, x->area, x->simple && factor->simple && factor->area == x->rows)) scale_rows_fully(w, x, factor);
-}
-
-static SLOW_PATH void divide_rows_fully(Stream *w, Tile *x, const Rows *l)
+void divide_rows_fully(Stream *w, Tile *x, const Rows *l)
 {
     if (!alive(w) || !same_shape(w, OP_DIVIDE_ROWS, l, x->rows, 1)) return;
-    count_elements(w, OP_DIVIDE_ROWS, x->area);
-    count_touch(w, x, 2);
-    count_touch(w, l, 1);
+    op_count_elements(w, OP_DIVIDE_ROWS, x->area);
+    op_count_touch(w, x, 2);
+    op_count_touch(w, l, 1);
     if (math_of(w) != NULL) math_of(w)->divide_rows(matrix(x), matrix(l));
     report(w, OP_DIVIDE_ROWS, x, x, l, NULL);
 }
 
-void divide_rows(Stream *w, Tile *x, const Rows *l)
-{
-    if (!count_only(w, OP_DIVIDE_ROWS, x->area, x->simple && l->simple && l->area == x->rows)) divide_rows_fully(w, x, l);
-}
-
-static SLOW_PATH void subtract_rows_fully(Stream *w, Tile *x, const Rows *d)
+void subtract_rows_fully(Stream *w, Tile *x, const Rows *d)
 {
     if (!alive(w) || !same_shape(w, OP_SUBTRACT_ROWS, d, x->rows, 1)) return;
-    count_elements(w, OP_SUBTRACT_ROWS, x->area);
-    count_touch(w, x, 2);
-    count_touch(w, d, 1);
+    op_count_elements(w, OP_SUBTRACT_ROWS, x->area);
+    op_count_touch(w, x, 2);
+    op_count_touch(w, d, 1);
     if (math_of(w) != NULL) math_of(w)->subtract_rows(matrix(x), matrix(d));
     report(w, OP_SUBTRACT_ROWS, x, x, d, NULL);
 }
 
-void subtract_rows(Stream *w, Tile *x, const Rows *d)
-{
-    if (!count_only(w, OP_SUBTRACT_ROWS, x->area, x->simple && d->simple && d->area == x->rows)) subtract_rows_fully(w, x, d);
-}
-
-static SLOW_PATH void multiply_fully(Stream *w, Tile *y, const Tile *x)
+void multiply_fully(Stream *w, Tile *y, const Tile *x)
 {
     if (!alive(w) || !same_shape(w, OP_MULTIPLY, x, y->rows, y->cols)) return;
-    count_elements(w, OP_MULTIPLY, y->area);
-    count_touch(w, y, 2);
-    count_touch(w, x, 1);
+    op_count_elements(w, OP_MULTIPLY, y->area);
+    op_count_touch(w, y, 2);
+    op_count_touch(w, x, 1);
     if (math_of(w) != NULL) math_of(w)->multiply(matrix(y), matrix(x), matrix(y));
     if (x->banded && !y->banded) {
-        w->block->counts.matmul_flops_exact_mask -= 2 * (x->area - x->visible) * y->depth;
+        op_count(w, &w->block->counts.matmul_flops_hidden, 2 * (x->area - x->visible) * y->depth);
         if (math_of(w) != NULL) math_of(w)->hide(matrix(y), x->band, 0.0);
     }
     copy_mask(y, x);
     report(w, OP_MULTIPLY, y, y, x, NULL);
 }
 
-void multiply(Stream *w, Tile *y, const Tile *x)
-{
-    if (!count_only(w, OP_MULTIPLY, y->area, x->simple && y->simple && same_rows_and_cols(x, y) && !x->banded && !y->banded)) multiply_fully(w, y, x);
-}
-
 void row_dot(Stream *w, Rows *d, const Tile *x, const Tile *y)
 {
     if (!alive(w) || !same_shape(w, OP_ROW_DOT, y, x->rows, x->cols)) return;
     set_shape(w, d, x->rows, 1);
-    count_elements(w, OP_ROW_DOT, x->area);
-    count_touch(w, x, 1);
-    count_touch(w, y, 1);
-    count_touch(w, d, 1);
+    op_count_elements(w, OP_ROW_DOT, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, y, 1);
+    op_count_touch(w, d, 1);
     if (math_of(w) != NULL && alive(w)) math_of(w)->row_dot(matrix(d), matrix(x), matrix(y));
     report(w, OP_ROW_DOT, d, x, y, NULL);
 }
@@ -733,8 +546,8 @@ void random_keep(Stream *w, Tile *z, const Tensor *queries, uint64_t row, uint64
 {
     if (!alive(w) || !inside(w, queries, row, 0)) return;
     set_shape(w, z, rows, cols);
-    count_elements(w, OP_RANDOM_KEEP, z->area);
-    count_touch(w, z, 1);
+    op_count_elements(w, OP_RANDOM_KEEP, z->area);
+    op_count_touch(w, z, 1);
     if (math_of(w) != NULL && alive(w)) fill_keep(z, head_of(w->block, queries), row, col, dropout);
     report(w, OP_RANDOM_KEEP, z, NULL, NULL, NULL);
 }
@@ -746,10 +559,10 @@ void apply_dropout(Stream *w, Tile *y, const Tile *x, const Tile *z, double p)
         set_shape(w, y, x->rows, x->cols);
         copy_mask(y, x);
     }
-    count_elements(w, OP_DROPOUT, x->area);
-    count_touch(w, y, 1);
-    count_touch(w, x, 1);
-    count_touch(w, z, 1);
+    op_count_elements(w, OP_DROPOUT, x->area);
+    op_count_touch(w, y, 1);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, z, 1);
     if (math_of(w) != NULL && alive(w)) math_of(w)->keep_scaled(matrix(y), matrix(x), matrix(z), 1.0 / (1.0 - p));
     if (math_of(w) != NULL && alive(w) && y->type != x->type) math_of(w)->copy(matrix(y), matrix(y), y->type);
     report(w, OP_DROPOUT, y, x, z, NULL);
@@ -757,64 +570,44 @@ void apply_dropout(Stream *w, Tile *y, const Tile *x, const Tile *z, double p)
 
 /* --- one value per row */
 
-static inline bool simple_rows(const Rows *y, const Rows *a, const Rows *b)
-{
-    return y->simple && a->simple && b->simple && y->area == a->rows && b->area == a->rows;
-}
-
 static bool rows_ready(Stream *w, Operation operation, Rows *y, const Rows *a, const Rows *b)
 {
     if (!alive(w) || !same_shape(w, operation, b, a->rows, 1)) return false;
     if (y != a && y != b) set_shape(w, y, a->rows, 1);
-    count_touch(w, a, 1);
-    count_touch(w, b, 1);
-    count_touch(w, y, 1);
+    op_count_touch(w, a, 1);
+    op_count_touch(w, b, 1);
+    op_count_touch(w, y, 1);
     return alive(w);
 }
 
-static SLOW_PATH void rows_exp_difference_fully(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new)
+void rows_exp_difference_fully(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new)
 {
     if (!rows_ready(w, OP_ROWS_EXP_DIFFERENCE, alpha, m_old, m_new)) return;
-    count_elements(w, OP_ROWS_EXP_DIFFERENCE, alpha->rows);
+    op_count_elements(w, OP_ROWS_EXP_DIFFERENCE, alpha->rows);
     if (math_of(w) != NULL) math_of(w)->exp_difference(matrix(alpha), matrix(m_old), matrix(m_new));
     report(w, OP_ROWS_EXP_DIFFERENCE, alpha, m_old, m_new, NULL);
 }
 
-void rows_exp_difference(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new)
-{
-    if (!count_only(w, OP_ROWS_EXP_DIFFERENCE, m_old->rows, simple_rows(alpha, m_old, m_new))) rows_exp_difference_fully(w, alpha, m_old, m_new);
-}
-
-static SLOW_PATH void rows_max_fully(Stream *w, Rows *y, const Rows *a, const Rows *b)
+void rows_max_fully(Stream *w, Rows *y, const Rows *a, const Rows *b)
 {
     if (!rows_ready(w, OP_ROWS_MAX, y, a, b)) return;
-    count_elements(w, OP_ROWS_MAX, y->rows);
+    op_count_elements(w, OP_ROWS_MAX, y->rows);
     if (math_of(w) != NULL) math_of(w)->maximum(matrix(y), matrix(a), matrix(b));
     report(w, OP_ROWS_MAX, y, a, b, NULL);
 }
 
-void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b)
-{
-    if (!count_only(w, OP_ROWS_MAX, a->rows, simple_rows(y, a, b))) rows_max_fully(w, y, a, b);
-}
-
-static SLOW_PATH void rows_multiply_fully(Stream *w, Rows *y, const Rows *a, const Rows *b)
+void rows_multiply_fully(Stream *w, Rows *y, const Rows *a, const Rows *b)
 {
     if (!rows_ready(w, OP_ROWS_MULTIPLY, y, a, b)) return;
-    count_elements(w, OP_ROWS_MULTIPLY, y->rows);
+    op_count_elements(w, OP_ROWS_MULTIPLY, y->rows);
     if (math_of(w) != NULL) math_of(w)->multiply(matrix(y), matrix(a), matrix(b));
     report(w, OP_ROWS_MULTIPLY, y, a, b, NULL);
-}
-
-void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *b)
-{
-    if (!count_only(w, OP_ROWS_MULTIPLY, a->rows, simple_rows(y, a, b))) rows_multiply_fully(w, y, a, b);
 }
 
 void rows_add(Stream *w, Rows *y, const Rows *x)
 {
     if (!rows_ready(w, OP_ROWS_ADD, y, y, x)) return;
-    count_elements(w, OP_ROWS_ADD, y->rows);
+    op_count_elements(w, OP_ROWS_ADD, y->rows);
     if (math_of(w) != NULL) math_of(w)->add(matrix(y), matrix(x));
     report(w, OP_ROWS_ADD, y, y, x, NULL);
 }
@@ -822,7 +615,7 @@ void rows_add(Stream *w, Rows *y, const Rows *x)
 void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l)
 {
     if (!rows_ready(w, OP_ROWS_LOG_SUM_EXP, lse, m, l)) return;
-    count_elements(w, OP_ROWS_LOG_SUM_EXP, lse->rows);
+    op_count_elements(w, OP_ROWS_LOG_SUM_EXP, lse->rows);
     if (math_of(w) != NULL) math_of(w)->log_sum_exp(matrix(lse), matrix(m), matrix(l));
     report(w, OP_ROWS_LOG_SUM_EXP, lse, m, l, NULL);
 }

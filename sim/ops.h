@@ -18,7 +18,7 @@
 
 /* Rows [row, row + max_rows) of this block's head, clipped to the tensor, HBM -> L2 -> tile. A tensor with fewer heads than the grid
  * is shared by groups of consecutive heads (grouped-query attention). The tile's max_cols must hold the tensor's columns. */
-void load(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row);
+static inline void load(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row);
 /* The part from column `col` on, at most max_cols wide. */
 void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col);
 /* The tile's live part, rounded to the tensor's element type. */
@@ -37,14 +37,14 @@ void barrier_sync(Stream *w, const Tile *barrier);      /* waits for the arrival
 
 /* --------------------------------------------------------------------------------------------------------- tensor cores */
 
-void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A Bᵀ            [0] */
-void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha);  /* C = alpha A Bᵀ, a GEMM's alpha [0] */
-void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A B             [0] */
-void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += A B            [1 per element of C] */
-void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += A B, the next part of one long product [0] */
-void matmul_tn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = Aᵀ B            [0] */
-void matmul_tn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += Aᵀ B           [1 per element of C] */
-void matmul_tn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += Aᵀ B, the next part [0] */
+static inline void matmul_nt(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A Bᵀ            [0] */
+static inline void matmul_nt_scaled(Stream *w, Tile *c, const Tile *a, const Tile *b, double alpha);  /* C = alpha A Bᵀ, a GEMM's alpha [0] */
+static inline void matmul_nn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = A B             [0] */
+static inline void matmul_nn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += A B            [1 per element of C] */
+static inline void matmul_nn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += A B, the next part of one long product [0] */
+static inline void matmul_tn(Stream *w, Tile *c, const Tile *a, const Tile *b);                       /* C = Aᵀ B            [0] */
+static inline void matmul_tn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += Aᵀ B           [1 per element of C] */
+static inline void matmul_tn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += Aᵀ B, the next part [0] */
 
 /* ---------------------------------------------------------------------------------------------------------------- masks */
 
@@ -55,9 +55,9 @@ typedef struct {
 
 /* Hides what lies outside the band: X holds rows row.. and columns col.. of the score matrix; hidden elements become -inf. Also
  * takes the hidden pairs back from matmul_flops_exact_mask for the product that filled X. [0] */
-void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+static inline void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* The same for a gradient of scores: hidden elements become 0. */
-void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+static inline void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* No instruction: tells the products that follow which elements of X were masked before they went through memory, so that
  * 0 * NaN does not enter and the exact count is right. A NaN of the row that got there on the way (0 / NaN) is 0 again. */
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
@@ -65,21 +65,21 @@ void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* -------------------------------------------------------------------------------------------------- CUDA cores and MUFU */
 
 void fill(Stream *w, Tile *x, uint32_t rows, uint32_t cols, double value);      /* X = value, live part rows x cols [0] */
-void scale(Stream *w, Tile *x, double factor);                                  /* X *= factor           [1 per element] */
-void add(Stream *w, Tile *y, const Tile *x);                                    /* Y += X                [1 per element] */
-void convert(Stream *w, Tile *y, const Tile *x);                                /* Y = X in Y's format   [0] */
+static inline void scale(Stream *w, Tile *x, double factor);                                  /* X *= factor           [1 per element] */
+static inline void add(Stream *w, Tile *y, const Tile *x);                                    /* Y += X                [1 per element] */
+static inline void convert(Stream *w, Tile *y, const Tile *x);                                /* Y = X in Y's format   [0] */
 /* Y = the part of X from (row, col) on, as much of it as Y holds. X hides nothing. [0] */
 void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col);
 
-void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x);         /* m_new = max(m_old, row maxima) [1 per element] */
-void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);                /* P = e^(X - m)         [2 per element] */
-void row_sum(Stream *w, Rows *l, const Tile *x);                                /* l = row sums          [1 per element] */
-void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x);      /* l = alpha l + row sums [1 per element, 2 per row] */
-void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */
-void divide_rows(Stream *w, Tile *x, const Rows *l);                            /* X = diag(l)^-1 X, 0 where l = 0 [1 per element] */
+static inline void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x);         /* m_new = max(m_old, row maxima) [1 per element] */
+static inline void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);                /* P = e^(X - m)         [2 per element] */
+static inline void row_sum(Stream *w, Rows *l, const Tile *x);                                /* l = row sums          [1 per element] */
+static inline void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x);      /* l = alpha l + row sums [1 per element, 2 per row] */
+static inline void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */
+static inline void divide_rows(Stream *w, Tile *x, const Rows *l);                            /* X = diag(l)^-1 X, 0 where l = 0 [1 per element] */
 
-void subtract_rows(Stream *w, Tile *x, const Rows *d);                          /* X = X - d, the same d along a row [1 per element] */
-void multiply(Stream *w, Tile *y, const Tile *x);       /* Y = X o Y element-wise; hidden where X is, as are Y's pairs [1 per element] */
+static inline void subtract_rows(Stream *w, Tile *x, const Rows *d);                          /* X = X - d, the same d along a row [1 per element] */
+static inline void multiply(Stream *w, Tile *y, const Tile *x);       /* Y = X o Y element-wise; hidden where X is, as are Y's pairs [1 per element] */
 void row_dot(Stream *w, Rows *d, const Tile *x, const Tile *y);                 /* d = row sums of X o Y [2 per element] */
 
 /* Dropout: Z = 1 where the element (row, col) of this block's head is kept, 0 where it is dropped. Each is decided by Philox from (seed, offset,
@@ -95,10 +95,12 @@ bool dropout_keeps(const Dropout *dropout, uint64_t head, uint64_t row, uint64_t
 void random_keep(Stream *w, Tile *z, const Tensor *queries, uint64_t row, uint64_t col, uint32_t rows, uint32_t cols, const Dropout *dropout); /* [0] */
 void apply_dropout(Stream *w, Tile *y, const Tile *x, const Tile *z, double p); /* Y = X o Z / (1 - p) in Y's format [1 per element] */
 
-void rows_exp_difference(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new); /* e^(m_old - m_new) [2 per row] */
-void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b);                /* y = max(a, b)         [1 per row] */
-void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *b);           /* y = a b               [1 per row] */
+static inline void rows_exp_difference(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new); /* e^(m_old - m_new) [2 per row] */
+static inline void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b);                /* y = max(a, b)         [1 per row] */
+static inline void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *b);           /* y = a b               [1 per row] */
 void rows_add(Stream *w, Rows *y, const Rows *x);                               /* y += x                [1 per row] */
 void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l);      /* m + log l, -inf where l = 0 [0] */
+
+#include "ops_inline.h"
 
 #endif

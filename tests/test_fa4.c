@@ -47,7 +47,7 @@ static uint64_t atomic_bytes(const AttentionRun *run)
 
 typedef struct {
     const char *name;
-    const BackwardVariant *variant;     /* NULL: forward */
+    const BackwardVariant *variant; /* NULL: forward */
     uint64_t tensor, exp, operands, ds, dq;
 } Account;
 
@@ -70,7 +70,7 @@ static void check_account(Context *x, const Account *want, uint64_t N)
     check_u64(&x->test, run.totals.matmul_flops, want->tensor * tiles * x->b200.tcgen05_bf16_flops_per_cycle_per_sm, want->name);
     check_u64(&x->test, main_kernel->elements[OP_EXP_ROWS], want->exp * tiles * x->b200.mufu_ops_per_cycle_per_sm, want->name);
     check_u64(&x->test, run.totals.smem_operand_bytes, want->operands * smem, want->name);
-    if (want->variant != NULL) {        /* dQ: written by threads, and as much read back by the copies that add it */
+    if (want->variant != NULL) { /* dQ: written by threads, and as much read back by the copies that add it */
         check_u64(&x->test, 2 * atomic_bytes(&run), want->dq * smem, want->name);
         check_u64(&x->test, run.totals.smem_thread_bytes - atomic_bytes(&run), want->ds * smem, want->name);
     }
@@ -93,8 +93,8 @@ static void check_pair(Context *x, const CountCase *c)
     Status status = {0};
     AttentionRun run;
     CountPair pairs[COUNT_PAIRS];
-    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = &x->b200, .tiles = c->tiles,
-                            .config = {.mode = MODE_COUNT, .l2 = c->l2}};
+    const RunSetup setup = {
+        .algorithm = &algorithm_fa4, .profile = &x->b200, .tiles = c->tiles, .config = {.mode = MODE_COUNT, .l2 = c->l2}};
     const bool ok = attention_run_prepare(&run, &setup, &c->shape, &x->alloc, &status) &&
                     attention_run_prepare_backward(&run, c->tiles, two_ctas) && attention_run_backward(&run);
     count_case_name(c, shape, sizeof shape);
@@ -129,8 +129,8 @@ static void check_pairs(Context *x, int cases)
 
 /* ------------------------------------------------------------------------------------------------------------ what is refused */
 
-static void check_refused(Context *x, const Profile *chip, const AttentionShape *shape, const BackwardVariant *variant, MachineConfig config,
-                          const char *text)
+static void check_refused(Context *x, const Profile *chip, const AttentionShape *shape, const BackwardVariant *variant,
+                          MachineConfig config, const char *text)
 {
     Status status = {0};
     AttentionRun run = {0};
@@ -154,7 +154,8 @@ static void check_refusals(Context *x)
         snprintf(text, sizeof text, "fa4_forward needs tcgen05: %s has no tcgen05", others[i]);
         check_refused(x, &chip, &whole, NULL, count, text);
     }
-    check_refused(x, &x->b200, &whole, &two_ctas, numeric, "fa4: the backward with two CTAs can be counted, not computed; use one CTA");
+    check_refused(x, &x->b200, &whole, &two_ctas, numeric,
+                  "fa4: the backward with two CTAs can be counted, not computed; use one CTA");
     check_refused(x, &x->b200, &ragged, &two_ctas, count,
                   "fa4: two CTAs need whole tiles: 257 queries in blocks of 128, 257 keys in pairs of blocks of 128");
     check_refused(x, &x->b200, &whole, &deterministic, count, "fa4: its backward has no other dQ sums or loop order; use fa2");
@@ -166,13 +167,15 @@ static void check_too_many_rows(Context *x)
     AttentionRun run;
     const AttentionShape shape = attention_shape(512, 64);
     attention_count(&run, &algorithm_fa4, &shape, (TileSize){258, 16}, L2_NONE, &x->b200, &x->alloc, &status);
-    check_text(&x->test, status.text, "fa4: 258 query rows per block; at most 256, two tiles of the 128 lanes of tensor memory", "rows");
+    check_text(&x->test, status.text, "fa4: 258 query rows per block; at most 256, two tiles of the 128 lanes of tensor memory",
+               "rows");
     attention_run_free(&run);
 }
 
 /* --------------------------------------------------------------------------------------------------------------------- chip */
 
-/* The real tiles fit at head dims up to 128, and use what the paper says: all of tensor memory, three K/V stages beside Q and O. */
+/* The real tiles fit at head dims up to 128, and use what the paper says: all of tensor memory, three K/V stages beside Q and O.
+ */
 static void check_capacity(Context *x)
 {
     static const BackwardVariant *const passes[] = {NULL, &one_cta, &two_ctas};
@@ -204,13 +207,14 @@ static void check_numbers(Context *x, const AttentionShape *shape, double tolera
     bool ok = attention_run_prepare(&run, &setup, shape, &x->alloc, &status) &&
               attention_run_prepare_backward(&run, (TileSize){0, 0}, one_cta);
     if (ok) attention_random_inputs(&run.attention, &run.machine, 7);
-    ok = ok && attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &forward) && attention_run_backward(&run) &&
-         oracle_compare_backward(&run.attention, &run.machine, &backward);
+    ok = ok && attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &forward) &&
+         attention_run_backward(&run) && oracle_compare_backward(&run.attention, &run.machine, &backward);
     check_text(&x->test, status.text, "", "a run on a B200");
     if (ok) {
         check_true(&x->test, forward.max_abs_O <= tolerance && forward.max_abs_L <= tolerance, "O and L on a B200");
         const double most = tolerance * (backward.max_gradient > 1 ? backward.max_gradient : 1);
-        check_true(&x->test, backward.max_abs_dQ <= most && backward.max_abs_dK <= most && backward.max_abs_dV <= most, "gradients");
+        check_true(&x->test, backward.max_abs_dQ <= most && backward.max_abs_dK <= most && backward.max_abs_dV <= most,
+                   "gradients");
     }
     attention_run_free(&run);
 }

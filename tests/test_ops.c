@@ -586,7 +586,7 @@ static void check_mask_twice(Context *x)
             machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode}, &x->alloc, &status);
             const TwoMasks a = {machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 4, 5), bands[order], bands[1 - order]};
             check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &a), status.text);
-            check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 2 * 3 * 7, "1 + 2 + 2 + 2 pairs, twice");
+            check_u64(&x->test, machine.launches[0](.counts.matmul_flops - .counts.matmul_flops_hidden), 2 * 2 * 3 * 7, "1 + 2 + 2 + 2 pairs, twice");
             for (uint64_t i = 0; mode == MODE_NUMERIC && i < 20; i++) {
                 const uint64_t row = i / 5, col = i % 5;
                 const double want = col == row || col + 1 == row ? 3 : -INFINITY;
@@ -624,7 +624,7 @@ static void check_mask_after_overwrite(Context *x)
         machine_init(&machine, &x->unbounded, (MachineConfig){.mode = (Mode)mode, .l2 = L2_NONE}, &x->alloc, &status);
         Tensor *S = machine_tensor(&machine, "S", ELEMENT_F32, 1, 1, 4, 4);
         check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &S), status.text);
-        check_u64(&x->test, machine.launches[0].counts.matmul_flops_exact_mask, 2 * 3 * (16 + 16 + 4),
+        check_u64(&x->test, machine.launches[0](.counts.matmul_flops - .counts.matmul_flops_hidden), 2 * 3 * (16 + 16 + 4),
                   "pairs given back by the last product only");
         machine_free(&machine);
     }
@@ -1027,6 +1027,95 @@ static void check_algorithms(Context *x, int cases)
     }
 }
 
+/* ---------------------------------------------------------------------------------------- parts of tiles, tiles of two CTAs */
+
+/* X: 5 x 7 with element (r, c) = 10 r + c. Its part from (2, 3) on, as much as 2 x 3 holds, is added to Y at (1, 4). */
+typedef struct {
+    Tensor *X, *Y;
+    uint32_t row, col;
+} Parts;
+
+static void take_part(Block *b, const void *arguments, uint64_t index)
+{
+    const Parts *p = arguments;
+    Stream *w = stream(b, "s", 1);
+    Tile *x = register_tile(b, "x", ELEMENT_F64, 5, 7), *part = shared_tile(b, "part", ELEMENT_F64, 2, 3);
+    (void)index;
+    load(w, x, p->X, 0);
+    convert_part(w, part, x, p->row, p->col);
+    atomic_add_part(w, p->Y, 1, 4, part);
+}
+
+static void run_part(Context *x, Machine *machine, Parts *parts, Status *status)
+{
+    const Kernel kernel = kernel_of(take_part);
+    machine_init(machine, &x->unbounded, (MachineConfig){.mode = MODE_NUMERIC, .precision = PRECISION_F64}, &x->alloc, status);
+    parts->X = machine_tensor(machine, "X", ELEMENT_F64, 1, 1, 5, 7);
+    parts->Y = machine_tensor(machine, "Y", ELEMENT_F64, 1, 1, 4, 7);
+    for (int i = 0; i < 35; i++) ((double *)parts->X->data)[i] = 10 * (i / 7) + i % 7;
+    for (int i = 0; i < 28; i++) ((double *)parts->Y->data)[i] = 1000;
+    launch(machine, &kernel, (Grid){1, 1, 1}, parts);
+}
+
+static void check_parts(Context *x)
+{
+    Status status = {0};
+    Machine machine;
+    Parts parts = {.row = 2, .col = 3};
+    run_part(x, &machine, &parts, &status);
+    check_text(&x->test, status.text, "", "a part of a tile");
+    for (int i = 0; i < 28; i++) {
+        const int r = i / 7, c = i % 7;
+        const bool inside = r >= 1 && r < 3 && c >= 4;
+        const double want = 1000 + (inside ? 10 * (r - 1 + 2) + (c - 4 + 3) : 0);
+        check_close(&x->test, ((double *)parts.Y->data)[i], want, 0, "convert_part, atomic_add_part");
+    }
+    const Counts *n = &machine.launches[0].counts;
+    check_u64(&x->test, n->elements[OP_CONVERT], 6, "elements converted");
+    check_u64(&x->test, n->smem_thread_bytes, 6 * 8, "written by threads");
+    check_u64(&x->test, n->smem_copy_bytes, 6 * 8, "read by the copy");
+    check_u64(&x->test, machine.ledger[1].traffic.atomic_adds, 6, "elements added");
+    machine_free(&machine);
+
+    parts = (Parts){.row = 6, .col = 0};
+    run_part(x, &machine, &parts, &status);
+    check_text(&x->test, status.text, "kernel: row 6, column 0 is outside tile x of 5 x 7", "a part that is not there");
+    machine_free(&machine);
+}
+
+/* X and Y: 4 x 6 in BF16, 48 bytes. C = X Yᵀ reads 2 groups of 3 rows of Y, 1 group of 5 columns of X (see kernel_of). */
+static void multiply_pair(Block *b, const void *arguments, uint64_t index)
+{
+    const Parts *p = arguments;
+    Stream *w = stream(b, "s", 1);
+    Tile *whole = shared_tile(b, "x", ELEMENT_BF16, 4, 6), *half = paired_tile(b, "y", ELEMENT_BF16, 4, 6);
+    Tile *c = register_tile(b, "c", ELEMENT_F32, 4, 4);
+    (void)index;
+    load(w, whole, p->X, 0);
+    load(w, half, p->Y, 0);
+    matmul_nt(w, c, whole, half);
+    if (p->row > 0) matmul_nt(w, c, whole, whole);
+}
+
+static void check_pair(Context *x, bool both)
+{
+    Status status = {0};
+    Machine machine;
+    Parts parts = {.row = both};
+    const Kernel kernel = kernel_of(multiply_pair);
+    machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_COUNT}, &x->alloc, &status);
+    parts.X = machine_tensor(&machine, "X", ELEMENT_BF16, 1, 1, 4, 6);
+    parts.Y = machine_tensor(&machine, "Y", ELEMENT_BF16, 1, 1, 4, 6);
+    launch(&machine, &kernel, (Grid){1, 1, 1}, &parts);
+    check_text(&x->test, status.text, "", "a tile of two CTAs");
+    const LaunchRecord *n = &machine.launches[0];
+    check_u64(&x->test, n->smem_peak_bytes, 48 + 24, "half is reserved");
+    check_u64(&x->test, n->counts.smem_copy_bytes, 48 + 24, "half is copied");
+    check_u64(&x->test, machine.ledger[1].traffic.l2_to_sm, 12, "half is asked for");
+    check_u64(&x->test, n->counts.smem_operand_bytes, 48 + 2 * 24 + (both ? 48 + 2 * 48 : 0), "half is read");
+    machine_free(&machine);
+}
+
 int main(void)
 {
     Context x = {0};
@@ -1037,6 +1126,9 @@ int main(void)
         check_rounding(&x);
         check_ragged(&x);
         check_operand_bytes(&x);
+        check_parts(&x);
+        check_pair(&x, false);
+        check_pair(&x, true);
         check_product_in_shared_memory(&x);
         check_misuse(&x);
         check_masks(&x);
