@@ -78,6 +78,7 @@ static const TableSpec stack_table = {"stack", "The same in numbers", stack_colu
 
 static const Column dim_columns[] = {
     {"d", "", "head dimension"},
+    {"tile", "", "query rows x keys of a block"},
     {"tensor", "cycles", "five products"},
     {"exp", "cycles", "MUFU"},
     {"one CTA", "cycles", "shared memory"},
@@ -86,7 +87,7 @@ static const Column dim_columns[] = {
     {"over tensor (two)", "%", "two CTAs; negative: tensor cores bind"},
     {"saved", "%", "of shared memory"},
 };
-static const TableSpec dims_table = {"head_dims", "At other head dimensions (cycles per 128 x 128 tile)", dim_columns, 8};
+static const TableSpec dims_table = {"head_dims", "At other head dimensions (cycles per 128 x 128 tile)", dim_columns, 9};
 
 static const Column atomic_columns[] = {
     {"form", "", "one CTA or two"},        {"key blocks that add", "", "to each row of dQ"},
@@ -273,6 +274,7 @@ static void dim_row(Table *table, uint64_t d, const Pair *pair)
     const TileAccount *one = &pair->form[ONE], *two = &pair->form[TWO];
     table_row(table);
     cell_count(table, d);
+    cell_textf(table, "%u x %u", one->tiles.Br, one->tiles.Bc);
     cell_decimals(table, one->tensor, 0);
     cell_decimals(table, one->exp, 0);
     cell_decimals(table, one->shared, 0);

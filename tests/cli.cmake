@@ -1,6 +1,7 @@
 # Tests of the programs as a user runs them; included by CMakeLists.txt.
 #
 #   cli/cases.cmake     what each command line must answer: exit code, stderr, stdout          label cli
+#   cli/trace.cmake     --gantt and --trace                                                    label cli
 #   cli/goldens.cmake   command lines whose whole output is kept in expected/, byte for byte   label golden
 #   cli/readme.cmake    README.md and LECTURE_MAP.md quote what the programs print             label golden
 #
@@ -60,6 +61,7 @@ endforeach()
 
 include(${cli_directory}/cases.cmake)
 include(${cli_directory}/attn.cmake)
+include(${cli_directory}/trace.cmake)
 include(${cli_directory}/goldens.cmake)
 include(${cli_directory}/readme.cmake)
 

@@ -52,6 +52,7 @@ attn_case(registers_do_not_fit 3
 attn_case(paper_tiles_do_not_fit 3
           "fa1_forward: tile K does not fit in shared memory of h100: needs 262144 bytes, 232448 of 232448 are left"
           fa1 --sram 1m --head-dim 128)
+attn_case(no_tcgen05 3 "fa4_forward needs tcgen05: h200 has no tcgen05" fa4 --hw h200 --head-dim 128)
 attn_case(product_overflows 3 "rows of all heads overflows 64 bits: 281474976710656 \\* 2147483648"
           fa2 --seqlen 2048m --batch 4096m --heads 65536)
 attn_case(count_overflows 3 "[A-Za-z_ ]+ overflows 64 bits: [0-9]+ \\* [0-9]+" fa2 --seqlen 2048m --block-q 1 --block-k 1)
