@@ -26,7 +26,7 @@
 #include "algorithm.h"
 
 enum { SLICE = 32, WARPS = 16, COMPUTE_WARPS = 8, WARPGROUP = 128 };
-enum { REGISTERS = 128, REDUCE_REGISTERS = 136, OTHER_REGISTERS = 104 };     /* per thread: on average; of two roles */
+enum { REGISTERS = 128, REDUCE_REGISTERS = 136, OTHER_REGISTERS = 104 }; /* per thread: on average; of two roles */
 
 typedef struct {
     Attention *attention;

@@ -361,13 +361,11 @@ static bool add_doubling(const Context *context, const Chips *chips, Report *rep
                 cell_text(table, a.bound);
             }
         }
-    table_note(table, "The account is a bound: all units overlap perfectly. The timeline has the chains too: a softmax warp "
-                      "issues one instruction every");
-    table_note(table, "2.7 cycles, and S of the next tile waits until P of this one has left its columns of tensor memory. So "
-                      "doubling the issue rate,");
-    table_note(
-        table,
-        "which no account sees, gains most forward: of what the account leaves, the chain of softmax instructions is the rest.");
+    table_note(table,
+               "The account is a bound: all units overlap perfectly. The timeline has the chains too: a softmax warp issues an");
+    table_note(table,
+               "instruction every 2.7 cycles, and S of the next tile waits until P of this one has left its columns of tensor");
+    table_note(table, "memory. So doubling the issue rate, which no account sees, gains most forward.");
     table_note(table, "The forward kernel here sends every exponential to MUFU and rescales O at every tile; the real one does "
                       "neither (5.2, 5.3).");
     table_note(table, "S, dP and dQ take shared memory as long as tensor cores; the path counts such a product as tensor cores.");

@@ -15,6 +15,7 @@
 #include "support/experiment.h"
 #include "support/text.h"
 #include "support/tile_account.h"
+#include "support/timeline_view.h"
 
 #include "sim/checked.h"
 
@@ -116,8 +117,10 @@ static const Column time_columns[] = {
 };
 static const TableSpec time_table = {"time", "On the timeline of one SM", time_columns, 6};
 
-static const TableSpec *const tables[] = {&products_table, &account_table, &bars_table, &stack_table,
-                                          &dims_table,     &atomics_table, &fit_table,  &time_table};
+static const TableSpec gantt_tables[FORMS] = {{"gantt_one", "One CTA", NULL, 0}, {"gantt_two", "One of two CTAs", NULL, 0}};
+
+static const TableSpec *const tables[] = {&gantt_tables[ONE], &gantt_tables[TWO], &products_table, &account_table, &bars_table,
+                                          &stack_table,       &dims_table,        &atomics_table,  &fit_table,     &time_table};
 
 static const ClaimSpec claims[] = {
     {"S5.4-01", "5.4", "tensor memory of one SM", "256 KB", VERDICT_EQUAL,
@@ -134,7 +137,7 @@ static const ClaimSpec claims[] = {
     {"S5.4-06", "5.4", "atomic additions into dQ with two CTAs", "half", VERDICT_EQUAL, "elements added in the two walks", NULL},
 };
 
-static const ProgramOption options[] = {{OPTION_HEAD_DIM, "64,96,128"}};
+static const ProgramOption options[] = {{OPTION_HEAD_DIM, "64,96,128"}, {OPTION_GANTT, NULL}, {OPTION_TRACE, NULL}};
 
 /* ---- the tables ---- */
 
@@ -345,6 +348,56 @@ static bool add_sweeps(const Context *context, const Profile *b200, Report *repo
     return true;
 }
 
+/* ---- pictures ---- */
+
+/* The first block of the main kernel; D before and the conversion after are other launches. */
+static void observe_main_kernel(void *timeline, const Event *event)
+{
+    const Block *block = event->stream->block;
+    if (strcmp(block->kernel->name, "fa4_bwd") == 0 && block->index == 0) timeline_observe(timeline, event);
+}
+
+/* One key block (of two CTAs: one of two) against four query blocks, d = 128. The caller frees the timeline, also after a
+ * failure. */
+static bool record(const Context *context, const Profile *b200, int form, Timeline *timeline)
+{
+    AttentionRun run = {0};
+    AttentionShape shape = attention_shape(4 * 128, 128);
+    shape.seqlen_k = form == TWO ? 256 : 128;
+    const RunSetup setup = {.algorithm = &algorithm_fa4,
+                            .profile = b200,
+                            .config = {.mode = MODE_COUNT, .observe = observe_main_kernel, .observer = timeline}};
+    const bool ok = timeline_init(timeline, b200, context->alloc, context->status) &&
+                    attention_run_prepare(&run, &setup, &shape, context->alloc, context->status) &&
+                    attention_run_prepare_backward(&run, (TileSize){128, 128}, variants[form]) && attention_run_backward(&run) &&
+                    timeline_run(timeline);
+    attention_run_free(&run);
+    return ok;
+}
+
+/* The trace is that of one CTA. */
+static bool add_pictures(const Context *context, const Profile *b200, Report *report)
+{
+    const Options *o = context->options;
+    bool ok = true;
+    for (int f = 0; f < FORMS && ok && (o->gantt || o->trace != NULL); f++) {
+        Timeline timeline = {0};
+        ok = record(context, b200, f, &timeline);
+        if (ok && o->gantt) {
+            Table *picture = report_table(report, &gantt_tables[f]);
+            table_title(picture, "%s: 128 keys against 512 queries, d = 128 (%" PRIu64 " cycles)", gantt_tables[f].title,
+                        timeline.makespan);
+            timeline_picture(picture, &timeline, timeline_scale(&timeline, timeline.makespan));
+            timeline_legend(picture);
+        }
+        if (ok && o->trace != NULL && f == ONE)
+            ok = timeline_trace(o->trace, "FlashAttention-4 backward, one CTA, a block on a B200", &timeline, context->alloc,
+                                context->status);
+        timeline_free(&timeline);
+    }
+    return ok;
+}
+
 /* ---- the claims ---- */
 
 static const ProductAccount *product_named(const ProductAccounts *accounts, const char *result)
@@ -383,6 +436,7 @@ static bool run(Context *context, Report *report)
     if (!add_sweeps(context, &b200, report)) return false;
     add_atomics(context, report, &pair);
     add_fit(report, &b200, &pair);
+    if (!add_pictures(context, &b200, report)) return false;
     judge_claims(report, &b200, &pair, products);
     return status_ok(context->status);
 }
@@ -392,7 +446,7 @@ const Experiment experiment_s5_4_backward_2cta = {
         {
             .name = "s5_4_backward_2cta",
             .purpose = "what two CTAs save of shared-memory traffic in FlashAttention-4's backward pass (lecture 5.4)",
-            .examples = {"", "--head-dim 64,128"},
+            .examples = {"", "--head-dim 64,128 --gantt"},
             .options = options,
             .option_count = sizeof options / sizeof options[0],
         },

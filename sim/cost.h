@@ -9,6 +9,7 @@
  *     MUFU           exponentials / 16
  *     issue          warp instructions / 4 slots; per element of a tile as cost.c lists
  *     shared memory  operand bytes that the instruction reads (InstructionShape, spaces of the operands), and bytes of threads, / 128
+ *                    (of copies only additions to L2 from there, as the FlashAttention-4 paper counts)
  *     copy           bytes between L2 and the block / the rate of one SM; hold: L2 latency more
  *
  * All cycles are integers, rounded up. A rate that the profile calls unlimited costs nothing: on `ideal_sm` only products and exponentials

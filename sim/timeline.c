@@ -120,7 +120,6 @@ typedef struct {
     uint32_t *next_in_stream;                   /* [count]: program order within a stream */
     uint32_t *next_async;                       /* [count]: issue order within an asynchronous queue */
     uint64_t *issued;                           /* [count]: when an asynchronous operation left its stream */
-    uint32_t *issuer;                           /* [count]: the blocking operation before it there, which set that time */
     uint32_t stream_head[TIMELINE_STREAMS];
     uint64_t stream_free[TIMELINE_STREAMS];
     uint32_t stream_last[TIMELINE_STREAMS];     /* the blocking operation that set stream_free */
@@ -202,7 +201,6 @@ static void issue_async(Simulation *s, uint16_t stream)
         const uint32_t index = s->stream_head[stream];
         Queue *queue = &s->async[stream][main_unit(&timeline->operations[index])];
         s->issued[index] = s->stream_free[stream];
-        s->issuer[index] = s->stream_last[stream];
         s->next_async[index] = NO_OPERATION;
         if (queue->head == NO_OPERATION) queue->head = index;
         else s->next_async[queue->tail] = index;
@@ -220,7 +218,7 @@ static Candidate choose(const Simulation *s)
             best = candidate;
         for (int unit = 0; unit < UNIT_KINDS; unit++) {
             const Queue *queue = &s->async[stream][unit];
-            if (queue->head == NO_OPERATION || !examine(s, queue->head, s->issued[queue->head], s->issuer[queue->head], &candidate)) continue;
+            if (queue->head == NO_OPERATION || !examine(s, queue->head, s->issued[queue->head], s->stream_last[stream], &candidate)) continue;
             keep_order(queue, (Unit)unit, &candidate);
             if (is_better(&candidate, &best)) best = candidate;
         }
@@ -298,14 +296,12 @@ bool timeline_run(Timeline *timeline)
     s.next_in_stream = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     s.next_async = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     s.issued = alloc_array(timeline->alloc, timeline->count, sizeof(uint64_t), "timeline", timeline->status);
-    s.issuer = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     timeline->makespan = 0;
     memset(timeline->busy, 0, sizeof timeline->busy);
     const bool ok = status_ok(timeline->status) && simulate(&s);
     alloc_free(timeline->alloc, s.next_in_stream);
     alloc_free(timeline->alloc, s.next_async);
     alloc_free(timeline->alloc, s.issued);
-    alloc_free(timeline->alloc, s.issuer);
     return ok;
 }
 

@@ -1,10 +1,11 @@
 /* test_fa3.c - FlashAttention-3 in time and space: the lecture's schedules from kernel code, its registers, its switches.
  *
- * The schedules (lecture §4.3) stand on the profile ideal_sm, where only products and exponentials take time. G cycles of a product,
- * S of a tile's exponentials, T key tiles of 128 per warpgroup of 128 rows; closed forms beside the table:
- *     in order       T (2 G + S)
- *     ping-pong      4 G T, or G + 2 S T + ... when S > G
- *     overlap        2 G + T (G + max(G, S)) - ... : the table is the lecture's
+ * The schedules (lecture §4.3) stand on the profile ideal_sm, where only products and exponentials take time. G cycles of a
+ * product, S of a tile's exponentials, T key tiles of 128 per warpgroup of 128 rows. The makespans of the table are the
+ * lecture's; beside it stand closed forms, which hold for every head dim (x+ is x or 0): in order              T (2 G + S)
+ *     ping-pong             max(4 G T + 2 (S - G)+, 2 S T + 2 G)
+ *     inside a warpgroup    G + S + (T - 1)(G + max(G, S)) + G
+ *     both                  max(4 G T + (S - G)+, 2 S T + 2 G)
  */
 /* label: unit, closed-form */
 #include "test.h"
@@ -32,7 +33,7 @@ typedef struct {
     const char *what;
     uint32_t consumers;
     bool overlap;
-    uint64_t makespan[2][3];            /* [H100, B200][T = 8, 16, 32] */
+    uint64_t makespan[2][3]; /* [H100, B200][T = 8, 16, 32] */
 } Schedule;
 
 static const Schedule schedules[] = {
@@ -43,10 +44,10 @@ static const Schedule schedules[] = {
 };
 
 /* One warpgroup of 128 rows and T key tiles of 128, or two. */
-static bool record(Context *x, Timeline *timeline, const Profile *chip, const Schedule *s, bool barriers, uint64_t T)
+static bool record(Context *x, Timeline *timeline, const Profile *chip, const Schedule *s, bool barriers, uint64_t T, uint64_t d)
 {
     Status status = {0};
-    AttentionShape shape = attention_shape(128 * T, 128);
+    AttentionShape shape = attention_shape(128 * T, d);
     const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {128 * s->consumers, 128}};
     const Fa3Options fa3 = {.consumers = s->consumers, .no_ping_pong = !barriers, .no_overlap = !s->overlap};
     shape.seqlen_q = 128 * s->consumers;
@@ -60,12 +61,14 @@ static void check_schedule(Context *x, const Profile *chip, int generation, cons
     const uint64_t T = UINT64_C(8) << length, products = 2 * T * s->consumers, G = generation == 0 ? 1024 : 512;
     Timeline timeline;
     char what[100];
-    if (record(x, &timeline, chip, s, barriers, T)) {
-        snprintf(what, sizeof what, "%s, %s, T = %" PRIu64 ", barriers %d", s->what, generation == 0 ? "H100" : "B200", T, barriers);
+    if (record(x, &timeline, chip, s, barriers, T, 128)) {
+        snprintf(what, sizeof what, "%s, %s, T = %" PRIu64 ", barriers %d", s->what, generation == 0 ? "H100" : "B200", T,
+                 barriers);
         check_u64(&x->test, timeline.makespan, s->makespan[generation][length], what);
         check_u64(&x->test, timeline.busy[UNIT_TENSOR], products * G, "tensor cores: 2 T G per warpgroup");
         check_u64(&x->test, timeline.busy[UNIT_MUFU], T * s->consumers * 1024, "MUFU: T S per warpgroup");
-        check_u64(&x->test, timeline.busy[UNIT_ISSUE] + timeline.busy[UNIT_SHARED] + timeline.busy[UNIT_COPY], 0, "nothing else takes time");
+        check_u64(&x->test, timeline.busy[UNIT_ISSUE] + timeline.busy[UNIT_SHARED] + timeline.busy[UNIT_COPY], 0,
+                  "nothing else takes time");
     }
     timeline_free(&timeline);
 }
@@ -77,16 +80,40 @@ static void test_schedules(Context *x)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++)
         for (int generation = 0; generation < 2; generation++)
             for (int length = 0; length < 3; length++)
-                for (int barriers = 0; barriers < 2; barriers++)        /* greedy already alternates: the barrier costs nothing, gains nothing */
+                for (int barriers = 0; barriers < 2;
+                     barriers++) /* greedy already alternates: the barrier costs nothing, gains nothing */
                     check_schedule(x, &chips[generation], generation, &schedules[i], barriers, length);
     Profile slow = chips[0];
     Timeline timeline;
     slow.barrier_latency_cycles = 100;
     for (int barriers = 0; barriers < 2; barriers++) {
-        if (record(x, &timeline, &slow, &schedules[1], barriers, 8))
-            check_true(&x->test, barriers == 0 ? timeline.makespan == 32768 : timeline.makespan > 32768, "a barrier with latency costs time, if there are barriers");
+        if (record(x, &timeline, &slow, &schedules[1], barriers, 8, 128))
+            check_true(&x->test, barriers == 0 ? timeline.makespan == 32768 : timeline.makespan > 32768,
+                       "a barrier with latency costs time, if there are barriers");
         timeline_free(&timeline);
     }
+}
+
+static uint64_t closed_form(const Schedule *s, uint64_t G, uint64_t S, uint64_t T)
+{
+    const uint64_t late = S > G ? S - G : 0;
+    if (s->consumers == 1) return s->overlap ? G + S + (T - 1) * (G + max_u64(G, S)) + G : T * (2 * G + S);
+    return max_u64(4 * G * T + (s->overlap ? late : 2 * late), 2 * S * T + 2 * G);
+}
+
+static void test_closed_forms(Context *x)
+{
+    const Profile ideal = profile(x, "ideal_sm");
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++)
+        for (uint64_t d = 16; d <= 320; d += 16)
+            for (uint64_t T = 1; T <= 9; T++) {
+                Timeline timeline;
+                char what[100];
+                snprintf(what, sizeof what, "%s, d = %" PRIu64 ", T = %" PRIu64, schedules[i].what, d, T);
+                if (record(x, &timeline, &ideal, &schedules[i], true, T, d))
+                    check_u64(&x->test, timeline.makespan, closed_form(&schedules[i], 8 * d, 1024, T), what);
+                timeline_free(&timeline);
+            }
 }
 
 /* ---- what asynchrony changes ---- */
@@ -103,11 +130,39 @@ static uint64_t block_cycles(Context *x, const Profile *chip, uint32_t Br, Fa3Op
     return cycles;
 }
 
+/* Loads and products that the issuing stream does not wait for, and all of both. */
+static void test_flags(Context *x)
+{
+    const Profile h100 = profile(x, "h100");
+    for (int blocking = 0; blocking < 4; blocking++) {
+        Status status = {0};
+        const AttentionShape shape = attention_shape(512, 128);
+        const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = &h100, .tiles = {128, 128}};
+        const Fa3Options fa3 = {.blocking_copies = blocking & 1, .blocking_products = (blocking & 2) != 0};
+        uint64_t loads = 0, async_loads = 0, products = 0, async_products = 0;
+        Timeline timeline;
+        check_true(&x->test, timeline_record_block(&timeline, &setup, &shape, &fa3, &x->alloc, &status), status.text);
+        for (uint32_t i = 0; i < timeline.count; i++) {
+            const TimedOperation *operation = &timeline.operations[i];
+            loads += operation->operation == OP_LOAD;
+            async_loads += operation->operation == OP_LOAD && operation->async;
+            products += operation->operation == OP_MATMUL;
+            async_products += operation->operation == OP_MATMUL && operation->async;
+        }
+        check_u64(&x->test, loads, 2 + 2 * 4, "loads: Q per consumer, K and V per tile");
+        check_u64(&x->test, products, 2 * 2 * 4, "products: two per consumer and tile");
+        check_u64(&x->test, async_loads, blocking & 1 ? 0 : loads, "asynchronous loads");
+        check_u64(&x->test, async_products, blocking & 2 ? 0 : products, "asynchronous products");
+        timeline_free(&timeline);
+    }
+}
+
 static void test_switches(Context *x)
 {
     const Profile h100 = profile(x, "h100");
     for (uint32_t Br = 64; Br <= 128; Br += 64) {
-        const Fa3Options blocking = {.no_ping_pong = true, .no_overlap = true, .blocking_copies = true, .blocking_products = true};
+        const Fa3Options blocking = {
+            .no_ping_pong = true, .no_overlap = true, .blocking_copies = true, .blocking_products = true};
         Fa3Options copies = blocking, products, overlap;
         copies.blocking_copies = false;
         products = copies;
@@ -116,7 +171,8 @@ static void test_switches(Context *x)
         overlap.no_overlap = false;
         const uint64_t all = block_cycles(x, &h100, Br, blocking), with_copies = block_cycles(x, &h100, Br, copies);
         check_true(&x->test, with_copies < all, "asynchronous copies save time");
-        check_u64(&x->test, block_cycles(x, &h100, Br, products), with_copies, "asynchronous products alone change nothing: the softmax waits for S");
+        check_u64(&x->test, block_cycles(x, &h100, Br, products), with_copies,
+                  "asynchronous products alone change nothing: the softmax waits for S");
         check_true(&x->test, block_cycles(x, &h100, Br, overlap) < with_copies, "with another order of the code they do");
         overlap.blocking_products = true;
         check_true(&x->test, block_cycles(x, &h100, Br, overlap) >= with_copies, "which without them gains nothing");
@@ -128,15 +184,15 @@ static void test_switches(Context *x)
 typedef struct {
     uint32_t Bc;
     bool overlap;
-    uint32_t live;              /* registers per consumer thread for O, S and P, at d = 128 and 64 rows */
-    const char *refused;        /* by h100; NULL: fits */
+    uint32_t live;       /* registers per consumer thread for O, S and P, at d = 128 and 64 rows */
+    const char *refused; /* by h100; NULL: fits */
 } Registers;
 
 static const Registers registers[] = {
     {128, false, 128, NULL},
     {128, true, 160, NULL},
     {176, true, 196, NULL},
-    {192, true, 208, NULL},     /* + 32: all of 240 */
+    {192, true, 208, NULL}, /* + 32: all of 240 */
     {208, true, 220, "does not fit in registers of h100"},
     {208, false, 168, "tile V does not fit in shared memory of h100"},
     {256, true, 256, "does not fit in registers of h100"},
@@ -159,13 +215,15 @@ static void test_registers(Context *x)
         Status status = {0};
         AttentionRun run;
         char what[100];
-        snprintf(what, sizeof what, "Bc = %u%s: registers of a consumer thread: O + S + P + 32", r->Bc, r->overlap ? ", overlap" : "");
+        snprintf(what, sizeof what, "Bc = %u%s: registers of a consumer thread: O + S + P + 32", r->Bc,
+                 r->overlap ? ", overlap" : "");
         if (count(x, &run, &unlimited, r, &status)) {
             check_u64(&x->test, run.totals.register_peak_bytes, 4 * (128 * 24 + UINT64_C(2) * 128 * (r->live + 32)), what);
         }
         attention_run_free(&run);
         check_true(&x->test, count(x, &run, &h100, r, &status) == (r->refused == NULL), what);
-        if (r->refused != NULL) check_true(&x->test, status.code == STATUS_INFEASIBLE && strstr(status.text, r->refused) != NULL, status.text);
+        if (r->refused != NULL)
+            check_true(&x->test, status.code == STATUS_INFEASIBLE && strstr(status.text, r->refused) != NULL, status.text);
         attention_run_free(&run);
     }
 }
@@ -181,7 +239,8 @@ static void test_real_tiles(Context *x)
         AttentionRun run;
         if (i % 2 == 1) shape.mask = MASK_CAUSAL;
         const TileSize tiles = algorithm_fa3.tiles(&shape);
-        check_true(&x->test, attention_count(&run, &algorithm_fa3, &shape, tiles, L2_IDEAL, &h100, &x->alloc, &status), status.text);
+        check_true(&x->test, attention_count(&run, &algorithm_fa3, &shape, tiles, L2_IDEAL, &h100, &x->alloc, &status),
+                   status.text);
         attention_run_free(&run);
     }
 }
@@ -190,6 +249,8 @@ int main(void)
 {
     Context x = {0};
     test_schedules(&x);
+    test_closed_forms(&x);
+    test_flags(&x);
     test_switches(&x);
     test_registers(&x);
     test_real_tiles(&x);

@@ -1,7 +1,7 @@
 /* test_launch_time.c - a launch's time against the same blocks simulated one by one, and what binds it.
  *
- * launch_time simulates a block of each kind and, once longer loops add the same cycles again and again, extends. Here an observer of the
- * walk simulates every block of a head in full.
+ * launch_time simulates a block of each kind and, once longer loops add the same cycles again and again, extends. Here an
+ * observer of the walk simulates every block of a head in full.
  */
 /* label: unit, property */
 #include "test.h"
@@ -27,11 +27,16 @@ typedef struct {
 } Case;
 
 static const Case cases[] = {
-    {&algorithm_fa3, "h100", 128 * 64, 128, 3, 132, 128, 128, MASK_CAUSAL}, {&algorithm_fa3, "h200", 128 * 96, 128, 2, 7, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa3, "h100", 128 * 40 + 17, 128, 2, 5, 128, 128, MASK_CAUSAL}, {&algorithm_fa3, "h100", 192 * 40, 64, 2, 5, 192, 128, MASK_CAUSAL},
-    {&algorithm_fa3, "h100", 128 * 48, 128, 2, 132, 128, 176, MASK_CAUSAL}, {&algorithm_fa3, "ideal_sm", 128 * 40, 128, 1, 3, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa2, "a100", 128 * 64, 128, 2, 108, 128, 64, MASK_CAUSAL},  {&algorithm_fa2, "h100", 128 * 40, 64, 2, 9, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa2, "a100", 64 * 150, 64, 1, 2, 64, 64, MASK_CAUSAL},      {&algorithm_fa2, "a100", 4096, 128, 4, 108, 128, 64, MASK_NONE},
+    {&algorithm_fa3, "h100", 128 * 64, 128, 3, 132, 128, 128, MASK_CAUSAL},
+    {&algorithm_fa3, "h200", 128 * 96, 128, 2, 7, 128, 128, MASK_CAUSAL},
+    {&algorithm_fa3, "h100", 128 * 40 + 17, 128, 2, 5, 128, 128, MASK_CAUSAL},
+    {&algorithm_fa3, "h100", 192 * 40, 64, 2, 5, 192, 128, MASK_CAUSAL},
+    {&algorithm_fa3, "h100", 128 * 48, 128, 2, 132, 128, 176, MASK_CAUSAL},
+    {&algorithm_fa3, "ideal_sm", 128 * 40, 128, 1, 3, 128, 128, MASK_CAUSAL},
+    {&algorithm_fa2, "a100", 128 * 64, 128, 2, 108, 128, 64, MASK_CAUSAL},
+    {&algorithm_fa2, "h100", 128 * 40, 64, 2, 9, 128, 128, MASK_CAUSAL},
+    {&algorithm_fa2, "a100", 64 * 150, 64, 1, 2, 64, 64, MASK_CAUSAL},
+    {&algorithm_fa2, "a100", 4096, 128, 4, 108, 128, 64, MASK_NONE},
     {&algorithm_fa3, "h100", 4096, 128, 4, 108, 128, 176, MASK_NONE},
 };
 
@@ -41,7 +46,7 @@ static Profile chip_of(Context *x, const Case *c)
     Profile chip = {0};
     check_true(&x->test, profile_load(c->chip, &x->alloc, &chip, &status), c->chip);
     chip.sm_count = c->sms;
-    chip.max_blocks_per_sm = 1;         /* several per SM: below */
+    chip.max_blocks_per_sm = 1; /* several per SM: below */
     return chip;
 }
 
@@ -59,8 +64,10 @@ static LaunchTime time_of(Context *x, const Profile *chip, const Case *c, const 
     AttentionRun run;
     LaunchTime time = {0};
     const AttentionShape shape = shape_of(c);
-    const RunSetup setup = {.algorithm = c->algorithm, .profile = chip, .tiles = {c->Br, c->Bc}, .config = {.l2 = L2_IDEAL, .time = true}};
-    if (attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run)) time = run.machine.launches[0].time;
+    const RunSetup setup = {
+        .algorithm = c->algorithm, .profile = chip, .tiles = {c->Br, c->Bc}, .config = {.l2 = L2_IDEAL, .time = true}};
+    if (attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run))
+        time = run.machine.launches[0].time;
     attention_run_free(&run);
     check_true(&x->test, status_ok(&status), what);
     return time;
@@ -93,11 +100,15 @@ static void simulate_blocks(Context *x, const Profile *chip, const Case *c, Each
     Status status = {0};
     AttentionShape shape = shape_of(c);
     AttentionRun run;
-    const RunSetup setup = {.algorithm = c->algorithm, .profile = chip, .tiles = {c->Br, c->Bc}, .config = {.l2 = L2_IDEAL, .observe = observe_block, .observer = each}};
+    const RunSetup setup = {.algorithm = c->algorithm,
+                            .profile = chip,
+                            .tiles = {c->Br, c->Bc},
+                            .config = {.l2 = L2_IDEAL, .observe = observe_block, .observer = each}};
     *each = (EachBlock){0};
     timeline_init(&each->timeline, chip, &x->alloc, &status);
     shape.heads = shape.kv_heads = 1;
-    check_true(&x->test, attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run), status.text);
+    check_true(&x->test, attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run),
+               status.text);
     finish_block(each);
     attention_run_free(&run);
     timeline_free(&each->timeline);
@@ -122,12 +133,14 @@ static void test_against_full_simulation(Context *x)
         check_true(&x->test, chip_schedule(&schedule, &list, &(ChipSlots){c->sms, 1, NULL}, &x->alloc, &status), what);
         check_u64(&x->test, time.sm_cycles, schedule.makespan, what);
         check_u64(&x->test, time.blocks_per_sm, 1, what);
-        for (int unit = 0; unit < UNIT_KINDS; unit++) check_u64(&x->test, time.busy[unit], c->heads * each.busy[unit], unit_name((Unit)unit));
+        for (int unit = 0; unit < UNIT_KINDS; unit++)
+            check_u64(&x->test, time.busy[unit], c->heads * each.busy[unit], unit_name((Unit)unit));
         chip_schedule_free(&schedule);
     }
 }
 
-/* Two equal blocks on one SM take as long as both recorded into one timeline, up to the thousandths in which their slowing down is kept. */
+/* Two equal blocks on one SM take as long as both recorded into one timeline, up to the thousandths in which their slowing down
+ * is kept. */
 static void test_residency(Context *x)
 {
     Case c = {&algorithm_fa2, "a100", 2048, 64, 1, 8, 128, 128, MASK_NONE};
@@ -138,7 +151,8 @@ static void test_residency(Context *x)
     chip.max_blocks_per_sm = 2;
     const LaunchTime two = time_of(x, &chip, &c, "16 blocks on 8 SMs, two each");
     check_u64(&x->test, two.blocks_per_sm, 2, "resident blocks");
-    check_true(&x->test, two.sm_cycles > alone && two.sm_cycles < 2 * alone, "two blocks on an SM: slower than one alone, faster than one after the other");
+    check_true(&x->test, two.sm_cycles > alone && two.sm_cycles < 2 * alone,
+               "two blocks on an SM: slower than one alone, faster than one after the other");
     c.sms = chip.sm_count = 16;
     const LaunchTime one = time_of(x, &chip, &c, "16 blocks on 16 SMs");
     check_u64(&x->test, one.sm_cycles, alone, "16 blocks on 16 SMs: each has its own");
@@ -154,8 +168,10 @@ static void test_bandwidth(Context *x)
     const LaunchTime base = time_of(x, &chip, &c, "base");
     /* Q, K, V, O once and L: 8 heads * 4096 rows * (4 * 128 * 2 + 4) bytes */
     const double hbm = 8.0 * 4096 * (4 * 128 * 2 + 4), l2 = 8.0 * (4096 * (2 * 128 * 2 + 4) + 32 * 4096 * 2 * 128 * 2.0);
-    check_close(&x->test, (double)base.hbm_cycles, hbm / (double)chip.hbm_sustained_bytes_per_second_per_chip * 1.83e9, 1e-3, "HBM: bytes over bandwidth");
-    check_close(&x->test, (double)base.l2_cycles, l2 / (double)chip.l2_bytes_per_second_per_chip * 1.83e9, 1e-3, "L2: bytes over bandwidth");
+    check_close(&x->test, (double)base.hbm_cycles, hbm / (double)chip.hbm_sustained_bytes_per_second_per_chip * 1.83e9, 1e-3,
+                "HBM: bytes over bandwidth");
+    check_close(&x->test, (double)base.l2_cycles, l2 / (double)chip.l2_bytes_per_second_per_chip * 1.83e9, 1e-3,
+                "L2: bytes over bandwidth");
     check_u64(&x->test, base.cycles, base.sm_cycles, "the SMs bind");
     chip.hbm_sustained_bytes_per_second_per_chip /= 1000;
     const LaunchTime slow_hbm = time_of(x, &chip, &c, "slow HBM");
@@ -178,19 +194,23 @@ static void test_rates(Context *x)
     for (int unit = 0; unit < UNIT_KINDS; unit++) {
         Profile slower = chip;
         uint64_t *const rates[UNIT_KINDS] = {&slower.wgmma_bf16_flops_per_cycle_per_sm, &slower.mufu_ops_per_cycle_per_sm,
-                                             &slower.issue_slots_per_cycle_per_sm, &slower.smem_bytes_per_cycle_per_sm, &slower.l2_bytes_per_second_per_sm};
+                                             &slower.issue_slots_per_cycle_per_sm, &slower.smem_bytes_per_cycle_per_sm,
+                                             &slower.l2_bytes_per_second_per_sm};
         *rates[unit] /= 2;
         const LaunchTime slow = time_of(x, &slower, &c, "slower");
         check_close(&x->test, (double)slow.busy[unit], 2 * (double)base.busy[unit], 0.03, unit_name((Unit)unit));
         check_true(&x->test, slow.cycles >= base.cycles, "no faster");
-        if (strcmp(base.bound, unit_name((Unit)unit)) == 0) check_true(&x->test, slow.cycles > base.cycles, "half the rate of what binds");
+        if (strcmp(base.bound, unit_name((Unit)unit)) == 0)
+            check_true(&x->test, slow.cycles > base.cycles, "half the rate of what binds");
         for (int other = 0; other < UNIT_KINDS; other++)
             if (other != unit) check_u64(&x->test, slow.busy[other], base.busy[other], "the other units are as busy as before");
     }
     Profile unused = chip;
-    unused.fp8_flops_per_cycle_per_sm = unused.mma_sync_bf16_flops_per_cycle_per_sm = unused.fp32_fma_per_cycle_per_sm = PROFILE_UNLIMITED;
+    unused.fp8_flops_per_cycle_per_sm = unused.mma_sync_bf16_flops_per_cycle_per_sm = unused.fp32_fma_per_cycle_per_sm =
+        PROFILE_UNLIMITED;
     const LaunchTime same = time_of(x, &unused, &c, "unused units");
-    check_true(&x->test, same.cycles == base.cycles && memcmp(same.busy, base.busy, sizeof base.busy) == 0, "units that the kernel does not use change nothing");
+    check_true(&x->test, same.cycles == base.cycles && memcmp(same.busy, base.busy, sizeof base.busy) == 0,
+               "units that the kernel does not use change nothing");
     Profile off = chip;
     off.mufu_ops_per_cycle_per_sm = PROFILE_UNLIMITED;
     check_true(&x->test, time_of(x, &off, &c, "no MUFU").cycles < base.cycles, "a used unit, switched off");

@@ -18,14 +18,21 @@ static const TableSpec picture_spec = {"picture", "A timeline", NULL, 0};
 static const TableSpec *const tables[] = {&picture_spec};
 static const ReportSpec report_spec = {.section = "4.3", .title_en = "t", .title_zh = "t", .tables = tables, .table_count = 1};
 
-/* A block of FlashAttention-3, T key tiles of 128. */
-static void record(Context *x, Timeline *timeline, const char *chip_name, uint32_t consumers, uint32_t rows, bool overlap, uint64_t T)
+static Profile profile(Context *x, const char *name)
 {
     Status status = {0};
-    Profile chip;
+    Profile chip = {0};
+    check_true(&x->test, profile_load(name, &x->alloc, &chip, &status), name);
+    return chip;
+}
+
+/* A block of FlashAttention-3, T key tiles of 128. */
+static void record(Context *x, Timeline *timeline, const Profile *chip, uint32_t consumers, uint32_t rows, bool overlap,
+                   uint64_t T)
+{
+    Status status = {0};
     AttentionShape shape = attention_shape(128 * T, 128);
-    check_true(&x->test, profile_load(chip_name, &x->alloc, &chip, &status), chip_name);
-    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = &chip, .tiles = {rows * consumers, 128}};
+    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {rows * consumers, 128}};
     const Fa3Options fa3 = {.consumers = consumers, .no_overlap = !overlap};
     shape.seqlen_q = (uint64_t)rows * consumers;
     check_true(&x->test, timeline_record_block(timeline, &setup, &shape, &fa3, &x->alloc, &status), status.text);
@@ -43,7 +50,8 @@ static void check_lines(Context *x, const Timeline *timeline, uint64_t scale, co
     size_t count = 0;
     while (lines[count] != NULL) count++;
     check_u64(&x->test, picture->row_count, count, what);
-    for (size_t i = 0; i < count && i < picture->row_count; i++) check_text(&x->test, picture->cells[i].value.text, lines[i], what);
+    for (size_t i = 0; i < count && i < picture->row_count; i++)
+        check_text(&x->test, picture->cells[i].value.text, lines[i], what);
     check_true(&x->test, status_ok(&status), status.text);
     report_free(&report);
 }
@@ -79,17 +87,39 @@ static void test_pictures(Context *x)
         "(the first 6144 of 8192 cycles; the shares are of all of them)",
         NULL,
     };
+    /* 32 bytes of L2 a cycle: 1024 cycles for Q, K or V; shared memory: Q once and K twice, V twice, at 128 bytes a cycle. */
+    static const char *const with_copies[] = {
+        "cycle         0               4096            8192",
+        "tensor cores  .........bbbb....bbbbbbbbbbbb.....  48%",
+        "MUFU          .............bbbb....bbbb.........  24%",
+        "shared mem    .........bbb.....bbb.bb..bb.......  30%",
+        "copy          aaaaaaaaaaaaaaaaaaaa.........bbbbb  73%",
+        "a   copies    QQQQKKKKVVVVKKKKVVVV..............",
+        "b consumer 0  .............eeee....eeee.........",
+        "b   products  .........SSSS....SSSSOOOOOOOO.....",
+        "b   copies    .............................wwwww",
+        "(all 8464 cycles)",
+        NULL,
+    };
+    const Profile ideal = profile(x, "ideal_sm");
+    Profile copying = ideal;
+    copying.smem_bytes_per_cycle_per_sm = 128;
+    copying.l2_bytes_per_second_per_sm = 32 * copying.tensor_clock_hz;
+    copying.l2_latency_cycles = 256;
     Timeline timeline;
-    record(x, &timeline, "ideal_sm", 1, 128, false, 2);
+    record(x, &timeline, &copying, 1, 128, true, 2);
+    check_lines(x, &timeline, 256, with_copies, "with copies");
+    timeline_free(&timeline);
+    record(x, &timeline, &ideal, 1, 128, false, 2);
     check_lines(x, &timeline, 256, in_order, "in order");
     check_u64(&x->test, timeline_scale(&timeline, 0), 64, "6144 cycles fit 96 columns of 64");
     check_u64(&x->test, timeline_scale(&timeline, 3072), 32, "half of them fit columns of 32");
     check_u64(&x->test, timeline_scale(&timeline, 1), 1, "one cycle");
     timeline_free(&timeline);
-    record(x, &timeline, "ideal_sm", 1, 128, true, 2);
+    record(x, &timeline, &ideal, 1, 128, true, 2);
     check_lines(x, &timeline, 256, inside, "inside a warpgroup");
     timeline_free(&timeline);
-    record(x, &timeline, "ideal_sm", 2, 128, false, 2);
+    record(x, &timeline, &ideal, 2, 128, false, 2);
     check_lines(x, &timeline, 64, ping_pong, "ping-pong");
     timeline_free(&timeline);
 }
@@ -123,7 +153,8 @@ static uint64_t check_events(Context *x, const char *text, uint64_t unit_time[UN
     enum { TRACKS = 128 };
     bool named[TRACKS] = {false};
     uint64_t until[TRACKS] = {0}, events = 0;
-    for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n') != NULL ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = text; line != NULL && *line != '\0';
+         line = strchr(line, '\n') != NULL ? strchr(line, '\n') + 1 : NULL) {
         const uint64_t track = number_after(line, "\"tid\":");
         if (strncmp(line, "{\"ph\":\"M\",\"name\":\"thread_name\"", 30) == 0) named[track % TRACKS] = true;
         if (strncmp(line, "{\"ph\":\"X\"", 9) != 0) continue;
@@ -140,10 +171,11 @@ static uint64_t check_events(Context *x, const char *text, uint64_t unit_time[UN
 static void test_trace(Context *x, uint32_t consumers, uint64_t T, bool whole)
 {
     static const char path[] = "test_timeline_view.json";
+    const Profile h100 = profile(x, "h100");
     Status status = {0};
     Timeline timeline;
     uint64_t unit_time[UNIT_KINDS] = {0};
-    record(x, &timeline, "h100", consumers, 64, true, T);
+    record(x, &timeline, &h100, consumers, 64, true, T);
     check_true(&x->test, timeline_trace(path, "a \"title\" with \\", &timeline, &x->alloc, &status), status.text);
     char *text = read_file(x, path);
     remove(path);
@@ -152,10 +184,12 @@ static void test_trace(Context *x, uint32_t consumers, uint64_t T, bool whole)
         check_true(&x->test, strstr(text, "\"title\":\"a \\\"title\\\" with \\\\\"") != NULL, "the title is quoted");
         check_u64(&x->test, number_after(text, "\"makespan_cycles\":"), timeline.makespan, "makespan");
         check_u64(&x->test, number_after(text, "\"operations\":"), timeline.count, "operations");
-        check_u64(&x->test, number_after(text, "\"operations_written\":"), min_u64(timeline.count, TRACE_OPERATIONS), "operations written");
+        check_u64(&x->test, number_after(text, "\"operations_written\":"), min_u64(timeline.count, TRACE_OPERATIONS),
+                  "operations written");
         check_true(&x->test, (strstr(text, "the first operations only") == NULL) == whole, "a cut trace says so");
         for (int unit = 0; unit < UNIT_KINDS; unit++)
-            check_true(&x->test, whole ? unit_time[unit] == timeline.busy[unit] : unit_time[unit] < timeline.busy[unit], "a unit's events are its busy time");
+            check_true(&x->test, whole ? unit_time[unit] == timeline.busy[unit] : unit_time[unit] < timeline.busy[unit],
+                       "a unit's events are its busy time");
     }
     alloc_free(&x->alloc, text);
     timeline_free(&timeline);
@@ -163,10 +197,12 @@ static void test_trace(Context *x, uint32_t consumers, uint64_t T, bool whole)
 
 static void test_unwritable(Context *x)
 {
+    const Profile ideal = profile(x, "ideal_sm");
     Status status = {0};
     Timeline timeline;
-    record(x, &timeline, "ideal_sm", 1, 128, true, 2);
-    check_true(&x->test, !timeline_trace("no/such/directory/t.json", "t", &timeline, &x->alloc, &status), "a directory that is not there");
+    record(x, &timeline, &ideal, 1, 128, true, 2);
+    check_true(&x->test, !timeline_trace("no/such/directory/t.json", "t", &timeline, &x->alloc, &status),
+               "a directory that is not there");
     check_u64(&x->test, status.code, STATUS_IO, status.text);
     timeline_free(&timeline);
 }

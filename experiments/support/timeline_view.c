@@ -12,14 +12,15 @@
 
 /* --------------------------------------------------------------------------------------------------------------- recording */
 
-bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const AttentionShape *shape, const Fa3Options *fa3, Alloc *alloc,
-                           Status *status)
+bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const AttentionShape *shape, const Fa3Options *fa3,
+                           Alloc *alloc, Status *status)
 {
     RunSetup recorded = *setup;
     AttentionShape block = *shape;
     AttentionRun run = {0};
     *timeline = (Timeline){0};
-    if (recorded.tiles.Br == 0 && !fitting_tiles(setup->algorithm, shape, setup->profile, alloc, &recorded.tiles, status)) return false;
+    if (recorded.tiles.Br == 0 && !fitting_tiles(setup->algorithm, shape, setup->profile, alloc, &recorded.tiles, status))
+        return false;
     block.batch = block.heads = block.kv_heads = 1;
     block.seqlen_q = min_u64(shape->seqlen_q, recorded.tiles.Br);
     recorded.config = (MachineConfig){.mode = MODE_COUNT, .l2 = L2_NONE, .observe = timeline_observe, .observer = timeline};
@@ -35,9 +36,9 @@ bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const Atte
 
 /* What one line of a picture, or one track of a trace, shows: operations that never overlap there. */
 typedef struct {
-    uint16_t stream;            /* of a stream's lines */
+    uint16_t stream; /* of a stream's lines */
     bool of_unit, async;
-    Unit unit;                  /* of a unit's line; of an asynchronous line: what its operations occupy longest */
+    Unit unit; /* of a unit's line; of an asynchronous line: what its operations occupy longest */
 } Lane;
 
 static Unit longest_unit(const TimedOperation *operation)
@@ -48,8 +49,8 @@ static Unit longest_unit(const TimedOperation *operation)
     return (Unit)longest;
 }
 
-/* How long the operation is in this lane; 0: not at all. An asynchronous one is there while it occupies its unit: the latency of its result
- * overlaps with the next. */
+/* How long the operation is in this lane; 0: not at all. An asynchronous one is there while it occupies its unit: the latency of
+ * its result overlaps with the next. */
 static uint64_t time_in_lane(const TimedOperation *operation, const Lane *lane)
 {
     if (lane->of_unit) return operation->cost.occupancy[lane->unit];
@@ -114,13 +115,18 @@ static char operation_letter(const TimedOperation *operation)
 {
     switch (operation->operation) {
     case OP_MATMUL:
-    case OP_LOAD: return operation->tile[0];
+    case OP_LOAD:
+        return operation->tile[0];
     case OP_STORE:
-    case OP_ATOMIC_ADD: return 'w';
+    case OP_ATOMIC_ADD:
+        return 'w';
     case OP_EXP_ROWS:
-    case OP_ROWS_EXP_DIFFERENCE: return 'e';
-    case OP_SYNC: return '|';
-    default: return 's';
+    case OP_ROWS_EXP_DIFFERENCE:
+        return 'e';
+    case OP_SYNC:
+        return '|';
+    default:
+        return 's';
     }
 }
 
@@ -132,8 +138,8 @@ static uint64_t overlap(uint64_t from, uint64_t to, uint64_t start, uint64_t len
 }
 
 /* The character of a column is that of the operation that has most of it; '.' when nothing has. */
-static void draw_lane(const Timeline *timeline, const Lane *lane, uint64_t cycles_per_column, const char letters[TIMELINE_STREAMS],
-                      char line[TIMELINE_COLUMNS + 1])
+static void draw_lane(const Timeline *timeline, const Lane *lane, uint64_t cycles_per_column,
+                      const char letters[TIMELINE_STREAMS], char line[TIMELINE_COLUMNS + 1])
 {
     uint64_t most[TIMELINE_COLUMNS] = {0};
     memset(line, '.', TIMELINE_COLUMNS);
@@ -154,9 +160,12 @@ static void draw_lane(const Timeline *timeline, const Lane *lane, uint64_t cycle
 
 static void lane_label(const Timeline *timeline, const Lane *lane, const char letters[TIMELINE_STREAMS], char label[32])
 {
-    if (lane->of_unit) snprintf(label, 32, "%s", unit_short_names[lane->unit]);
-    else if (lane->async) snprintf(label, 32, "%c %s", letters[lane->stream], async_names[lane->unit]);
-    else snprintf(label, 32, "%c %s", letters[lane->stream], timeline->stream_names[lane->stream]);
+    if (lane->of_unit)
+        snprintf(label, 32, "%s", unit_short_names[lane->unit]);
+    else if (lane->async)
+        snprintf(label, 32, "%c %s", letters[lane->stream], async_names[lane->unit]);
+    else
+        snprintf(label, 32, "%c %s", letters[lane->stream], timeline->stream_names[lane->stream]);
 }
 
 uint64_t timeline_scale(const Timeline *timeline, uint64_t cycles)
@@ -189,20 +198,26 @@ void timeline_picture(Table *picture, const Timeline *timeline, uint64_t cycles_
         char label[32], line[TIMELINE_COLUMNS + 1];
         lane_label(timeline, &lanes[i], letters, label);
         draw_lane(timeline, &lanes[i], cycles_per_column, letters, line);
-        if (!lanes[i].of_unit) picture_line(picture, "%-13s %s", label, line);
+        if (!lanes[i].of_unit)
+            picture_line(picture, "%-13s %s", label, line);
         else
             picture_line(picture, "%-13s %s %3.0f%%", label, line,
                          100 * (double)timeline->busy[lanes[i].unit] / (double)max_u64(timeline->makespan, 1));
     }
     if (shown < timeline->makespan)
-        picture_line(picture, "(the first %" PRIu64 " of %" PRIu64 " cycles; the shares are of all of them)", shown, timeline->makespan);
-    else picture_line(picture, "(all %" PRIu64 " cycles)", timeline->makespan);
+        picture_line(picture, "(the first %" PRIu64 " of %" PRIu64 " cycles; the shares are of all of them)", shown,
+                     timeline->makespan);
+    else
+        picture_line(picture, "(all %" PRIu64 " cycles)", timeline->makespan);
 }
 
 void timeline_legend(Table *picture)
 {
-    picture_line(picture, "Units show the stream that has them and the share of the time that they are busy; streams show what they do: S and O products");
-    picture_line(picture, "(QKᵀ and PV), e exponentials, s the rest of the softmax, Q K V loads, w stores, | a barrier, . waiting or nothing.");
+    picture_line(picture, "Units show the stream that has them and the share of the time that they are busy; streams show what "
+                          "they do: S and O products");
+    picture_line(
+        picture,
+        "(QKᵀ and PV), e exponentials, s the rest of the softmax, Q K V loads, w stores, | a barrier, . waiting or nothing.");
 }
 
 /* -------------------------------------------------------------------------------------------------------------- trace events */
@@ -211,9 +226,12 @@ static void text_json_string(Text *out, const char *string)
 {
     text_add(out, "\"");
     for (; *string != '\0'; string++) {
-        if (*string == '"' || *string == '\\') text_addf(out, "\\%c", *string);
-        else if ((unsigned char)*string < 0x20) text_addf(out, "\\u%04x", (unsigned)*string);
-        else text_add_bytes(out, string, 1);
+        if (*string == '"' || *string == '\\')
+            text_addf(out, "\\%c", *string);
+        else if ((unsigned char)*string < 0x20)
+            text_addf(out, "\\u%04x", (unsigned)*string);
+        else
+            text_add_bytes(out, string, 1);
     }
     text_add(out, "\"");
 }
@@ -236,8 +254,10 @@ static void name_lane(Text *out, const Timeline *timeline, const Lane *lane, siz
         return;
     }
     if (timeline->resident > 0) snprintf(block, sizeof block, "block %d: ", lane->stream / MAX_STREAMS);
-    if (lane->async) snprintf(name, sizeof name, "%s%s, asynchronous, %s", block, timeline->stream_names[lane->stream], unit_name(lane->unit));
-    else snprintf(name, sizeof name, "%s%s", block, timeline->stream_names[lane->stream]);
+    if (lane->async)
+        snprintf(name, sizeof name, "%s%s, asynchronous, %s", block, timeline->stream_names[lane->stream], unit_name(lane->unit));
+    else
+        snprintf(name, sizeof name, "%s%s", block, timeline->stream_names[lane->stream]);
     name_event(out, "thread_name", STREAMS_PROCESS, track, name);
 }
 
@@ -273,14 +293,16 @@ static bool write_events(Text *out, const char *title, const Timeline *timeline,
     const size_t lane_count = used_lanes(timeline, count < timeline->count ? written[count].start : UINT64_MAX, lanes);
     text_addf(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":");
     text_json_string(out, title);
-    text_addf(out, ",\"unit\":\"1 us is 1 cycle\",\"makespan_cycles\":%" PRIu64 ",\"operations\":%" PRIu32
-                   ",\"operations_written\":%zu,\"note\":\"%s\"},\n\"traceEvents\":[\n",
+    text_addf(out,
+              ",\"unit\":\"1 us is 1 cycle\",\"makespan_cycles\":%" PRIu64 ",\"operations\":%" PRIu32
+              ",\"operations_written\":%zu,\"note\":\"%s\"},\n\"traceEvents\":[\n",
               timeline->makespan, timeline->count, count,
               count < timeline->count ? "the first operations only; those that take no time are left out"
                                       : "operations that take no time are left out");
     for (size_t i = 0; i < lane_count; i++) name_lane(out, timeline, &lanes[i], i + 1);
     name_event(out, "process_name", UNITS_PROCESS, 0, "units of the SM");
-    text_addf(out, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"streams\"}}", STREAMS_PROCESS);
+    text_addf(out, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"streams\"}}",
+              STREAMS_PROCESS);
     for (size_t i = 0; i < lane_count; i++)
         for (size_t w = 0; w < count; w++)
             if (time_in_lane(&timeline->operations[written[w].index], &lanes[i]) > 0)

@@ -1,11 +1,11 @@
 /* timeline_view.h - a simulated Timeline (sim/timeline.h) as characters and as trace events.
  *
- * Characters: a line per unit that was busy and a line per stream, a column for so many cycles, the beginning only. Units show who has
- * them (a, b, ... are the streams), streams what they do.
+ * Characters: a line per unit that was busy and a line per stream, a column for so many cycles, the beginning only. Units show
+ * who has them (a, b, ... are the streams), streams what they do.
  *
- * Trace events: the JSON that ui.perfetto.dev and chrome://tracing open. A track per unit, and per stream one for what holds it and
- * one for each unit that its asynchronous operations occupy; on none of them two events overlap. A cycle is written as a microsecond. The
- * first TRACE_OPERATIONS operations only; otherData says how many there were.
+ * Trace events: the JSON that ui.perfetto.dev and chrome://tracing open. A track per unit, and per stream one for what holds it
+ * and one for each unit that its asynchronous operations occupy; on none of them two events overlap. A cycle is written as a
+ * microsecond. The first TRACE_OPERATIONS operations only; otherData says how many there were.
  */
 #ifndef ATTNLAB_TIMELINE_VIEW_H
 #define ATTNLAB_TIMELINE_VIEW_H
@@ -18,11 +18,11 @@
 
 enum { TIMELINE_COLUMNS = 96, TRACE_OPERATIONS = 4096 };
 
-/* Records one thread block, Br queries of one head, and simulates it alone on its SM. The shape is cut to that; under a causal mask these are
- * the last queries, which see all keys. For algorithms of one kernel. setup->config is replaced. fa3: NULL unless the algorithm is
- * FlashAttention-3. `timeline` is initialised here; timeline_free is the caller's even after a failure. */
-bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const AttentionShape *shape, const Fa3Options *fa3, Alloc *alloc,
-                           Status *status);
+/* Records one thread block, Br queries of one head, and simulates it alone on its SM. The shape is cut to that; under a causal
+ * mask these are the last queries, which see all keys. For algorithms of one kernel. setup->config is replaced. fa3: NULL unless
+ * the algorithm is FlashAttention-3. `timeline` is initialised here; timeline_free is the caller's even after a failure. */
+bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const AttentionShape *shape, const Fa3Options *fa3,
+                           Alloc *alloc, Status *status);
 
 /* Cycles per column with which the whole timeline, or its first `cycles`, fits: a power of two. */
 uint64_t timeline_scale(const Timeline *timeline, uint64_t cycles);
