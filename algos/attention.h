@@ -65,6 +65,14 @@ typedef struct {
     bool blocking_products; /* a warpgroup waits for each of its products */
 } Fa3Options;
 
+/* FlashAttention-4's savings outside the products. Default: every exponential by MUFU, O rescaled at every key block. */
+typedef struct {
+    uint32_t poly_sixteenths;   /* of 16 columns, those whose exponential is a polynomial on the multiply-add units (0 to 16) */
+    bool conditional;           /* O and l are rescaled only where a row's maximum has grown by more than 2^threshold */
+    double threshold;           /* log2, after the scale; the kernel's is 8 */
+    uint32_t rescale_ppm;       /* without data: millionths of the key blocks that rescale; the first always does */
+} Fa4Options;
+
 /* A problem laid out in a machine's HBM, with its block sizes. */
 typedef struct {
     AttentionShape shape;
@@ -79,6 +87,7 @@ typedef struct {
     Tensor *dO, *dQ, *dK, *dV;              /* after attention_init_backward */
     BackwardVariant variant;
     Fa3Options fa3;
+    Fa4Options fa4;
 } Attention;
 
 /* Creates Q, K, V and O in the machine. Fails (status of the machine) if the shape is refused or does not fit. */

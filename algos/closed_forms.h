@@ -27,6 +27,7 @@ typedef struct {
     uint64_t shape_m, shape_n;          /* InstructionShape: 0 = all */
     uint64_t softmax_cols;              /* standard attention: elements of a row that a softmax block holds; >= Nk: whole rows */
     bool dropout;                       /* the keep mask is regenerated from its seed ... */
+    uint64_t kept_references;           /* FlashAttention-4: rows x key blocks, all heads, at which l and O were not rescaled: given by the data */
     bool stored_mask, writes_mask;      /* ... or read from HBM, one byte per element; the forward writes it first */
 } CountedProblem;
 

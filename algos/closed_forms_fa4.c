@@ -16,6 +16,8 @@ bool closed_form_fa4(const CountedProblem *p, ClosedForm *form, Status *status)
     a.form = form;
     thread_touches(&a, p->element_bytes, a.Nq, a.d); /* O written to shared memory, and stored from there */
     copies(&a, p->element_bytes, a.Nq, a.d);
+    form->exp_ops -= p->kept_references;                       /* no alpha ... */
+    form->nonmatmul_ops -= p->kept_references * (a.d + 3);     /* ... 2, l + sum for alpha l + sum 1, O not rescaled d */
     return status_ok(status);
 }
 

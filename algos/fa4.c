@@ -13,16 +13,19 @@
  * Tensor memory at d = 128: S0, S1, O0, O1 of 128 columns each, all 512. A turn is { P V of tile j, Q Kᵀ of tile j + 1 }.
  *
  * Cycles per 128 x 128 tile, d = 128, on B200: 2 products 1024, exponentials 1024, shared memory 768 = Q 256 + K 256 + V 256;
- * they follow from the instruction's 128 x 128 shape and from where its operands are (tests/test_fa4.c). Left out: the polynomial
- * exponential (every one goes through MUFU), the skipped rescalings (O is rescaled at every tile), P handed over in two parts,
- * pairs of CTAs, more than three stages where the head dimension leaves room, and reading and writing tensor memory, which costs
- * nothing here as in the paper's account.
+ * they follow from the instruction's 128 x 128 shape and from where its operands are (tests/test_fa4.c). The polynomial
+ * exponential and conditional rescaling (Section 3.1; lecture §5.2, §5.3) are options, off by default: the accounts are without.
+ * Left out: P handed over in two parts, pairs of CTAs, more than three stages where the head dimension leaves room, and reading
+ * and writing tensor memory, which costs nothing here as in the paper's account.
  */
 #include "algorithm.h"
 
 enum { TILES = 2, STAGES = 3, LANES = 128, WARPGROUP = 128 };
 /* Per thread: 8 x 192 + 4 x 80 + 4 x 48 are the 128 on average that 16 warps can have. */
 enum { WARPS = 16, REGISTERS = 128, CORRECTION_REGISTERS = 80, OTHER_REGISTERS = 48, OVERHEAD_REGISTERS = 30 };
+
+#define LN_2 0x1.62e42fefa39efp-1
+#define MILLION UINT64_C(1000000)
 
 /* One query tile and the warpgroup that does its softmax. */
 typedef struct {
@@ -33,6 +36,7 @@ typedef struct {
     Tile *out;           /* O on its way to HBM, in shared memory */
     Tile *z;
     Rows *m, *m_new, *l, *alpha;
+    Rows *sum;           /* of a tile's P alone, where l is not rescaled */
 } QueryTile;
 
 typedef struct {
@@ -69,18 +73,53 @@ static void scores(const Fa4 *f, const QueryTile *t, uint64_t j)
 
 static void weighted_sum(const Fa4 *f, const QueryTile *t, uint64_t j) { matmul_nn_add(f->mma, t->o, t->p, v_stage(f, j)); }
 
-/* m, l and P of tile j. The correction warps rescale O once the product before has been added to it. */
+/* Without data: of n key blocks ceil(n share) rescale, evenly spread, the first among them. */
+static bool assumed_to_rescale(const Fa4 *f, uint64_t j)
+{
+    const uint64_t n = j - f->keys.first, share = f->a->fa4.rescale_ppm;
+    return n == 0 || ceil_div((n + 1) * share, MILLION) > ceil_div(n * share, MILLION);
+}
+
+/* Key blocks after which that pattern repeats. */
+static uint64_t rescale_period(uint64_t share)
+{
+    uint64_t divisor = MILLION;
+    for (uint64_t rest = share; rest != 0;) { /* Euclid */
+        const uint64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    return MILLION / divisor;
+}
+
+/* The reference of tile j's exponentials; whether it is another than before in any row. */
+static bool new_reference(const Fa4 *f, const QueryTile *t, uint64_t j)
+{
+    const Fa4Options *o = &f->a->fa4;
+    if (o->conditional) return row_max_lagging(t->softmax, t->m_new, t->m, t->s, o->threshold * LN_2, assumed_to_rescale(f, j));
+    row_max(t->softmax, t->m_new, t->m, t->s);
+    return true;
+}
+
+/* m, l and P of tile j. The correction warps rescale O once the product before has been added to it. P, l and O share one
+ * reference: where m stays, P is relative to the old one. */
 static void softmax(const Fa4 *f, QueryTile *t, uint64_t j)
 {
     const Attention *a = f->a;
     Stream *w = t->softmax;
     scale(w, t->s, a->shape.softmax_scale);
     mask(w, t->s, t->row, j * a->Bc, a->band);
-    row_max(w, t->m_new, t->m, t->s);
-    rows_exp_difference(w, t->alpha, t->m, t->m_new);
-    scale_rows(f->correction, t->o, t->alpha);
+    const bool rescale = new_reference(f, t, j);
+    if (rescale) {
+        rows_exp_difference(w, t->alpha, t->m, t->m_new);
+        scale_rows(f->correction, t->o, t->alpha);
+    }
     exp_rows(w, t->s, t->s, t->m_new);
-    row_sum_scaled(w, t->l, t->alpha, t->s);
+    if (rescale) row_sum_scaled(w, t->l, t->alpha, t->s);
+    else {
+        row_sum(w, t->sum, t->s);
+        rows_add(w, t->l, t->sum);
+    }
     keep_or_load(w, a, t->z, t->s, t->row, j * a->Bc);
     drop_and_convert(w, a, t->p, t->s, t->z);
     Rows *const swap = t->m;
@@ -128,6 +167,8 @@ static QueryTile new_tile(Block *b, const Attention *a, uint32_t index, uint64_t
     t.m_new = row_vector(b, "m_new", a->statistic, R);
     t.l = row_vector(b, "l", a->statistic, R);
     t.alpha = row_vector(b, "alpha", a->statistic, R);
+    if (a->fa4.conditional) t.sum = row_vector(b, "row sums", a->statistic, R);
+    t.softmax->poly_sixteenths = a->fa4.poly_sixteenths;
     t.z = keep_tile(b, a, R);
     return t;
 }
@@ -170,7 +211,8 @@ static bool fa4_forward(Machine *machine, Attention *a)
                            "fa4: %u query rows per block; at most %d, two tiles of the %d lanes of tensor memory", a->Br,
                            TILES * LANES, LANES);
     a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
-    const Kernel kernel = attention_kernel(&algorithm_fa4, "fa4_forward", a, fa4_block);
+    Kernel kernel = attention_kernel(&algorithm_fa4, "fa4_forward", a, fa4_block);
+    if (a->fa4.conditional) kernel.period = rescale_period(a->fa4.rescale_ppm);
     return launch_keep_mask(machine, a, kernel) && launch(machine, &kernel, one_block_per_query_block(a), a);
 }
 

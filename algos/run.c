@@ -30,10 +30,20 @@ bool attention_run_short_enough(const AttentionRun *run)
     return true;
 }
 
+/* The rows x key blocks that kept their reference, which only they add sums to: the one count that no formula knows beforehand. */
+static bool give_kept_references(AttentionRun *run)
+{
+    run->problem.kept_references = 0;
+    for (uint32_t i = 0; i < run->machine.launch_count; i++)
+        run->problem.kept_references += run->machine.launches[i].counts.elements[OP_ROWS_ADD];
+    return run->setup.algorithm->closed_form(&run->problem, &run->closed_form, run->machine.status);
+}
+
 bool attention_run_forward(AttentionRun *run)
 {
     return status_ok(run->machine.status) && attention_run_short_enough(run) &&
-           run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals);
+           run->setup.algorithm->forward(&run->machine, &run->attention) && machine_totals(&run->machine, &run->totals) &&
+           (!run->attention.fa4.conditional || give_kept_references(run));
 }
 
 void attention_run_free(AttentionRun *run) { machine_free(&run->machine); }

@@ -12,6 +12,8 @@
 #include "algos/oracle.h"
 #include "algos/run.h"
 
+#include <math.h>
+
 /* What a numeric run may compute and compare: about a minute. */
 #define MAX_COMPARED_FLOPS (UINT64_C(1) << 38)
 
@@ -41,8 +43,13 @@ static const Column param_columns[] = {
     {"block_q", "", "Br, query rows per block"},
     {"block_k", "", "Bc, keys per block"},
     {"seed", "", "of the random inputs (numeric mode)"},
+    {"threshold", "", "log2 growth of a row maximum that its reference lets pass; none: rescaled at every key block"},
+    {"poly_share", "", "of the exponentials, by polynomial"},
+    {"rescaled", "%", "rows x key blocks at which l and O were rescaled"},
 };
-static const TableSpec params_spec = {"params", "Parameters", param_columns, sizeof param_columns / sizeof param_columns[0]};
+enum { PARAM_COLUMNS = sizeof param_columns / sizeof param_columns[0], FA4_COLUMNS = 3 };
+static const TableSpec params_spec = {"params", "Parameters", param_columns, PARAM_COLUMNS - FA4_COLUMNS};
+static const TableSpec fa4_params_spec = {"params", "Parameters", param_columns, PARAM_COLUMNS};
 
 static const Column ledger_columns[] = {
     {"kernel", "", "the launch"},
@@ -107,7 +114,7 @@ static const Column backward_error_columns[] = {
 };
 static const TableSpec backward_error_spec = {"backward_error", "Error against the float64 oracle", backward_error_columns, 4};
 
-static const TableSpec *const tables[] = {&params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &time_spec, &error_spec, &backward_error_spec};
+static const TableSpec *const tables[] = {&fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &time_spec, &error_spec, &backward_error_spec};
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
@@ -115,6 +122,30 @@ static bool refuse_what_is_missing(const Options *o, Status *status)
 {
     if (o->mode == OPTION_MODE_NUMERIC && (o->dtype == ELEMENT_E4M3 || o->dtype == ELEMENT_E5M2))
         return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8 can only be counted in this version; numeric: f64, f32, bf16, fp16");
+    return true;
+}
+
+/* FlashAttention-4's options: what they are for, and what no other run takes. */
+static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options *fa4, Status *status)
+{
+    static const OptionId ids[] = {OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE};
+    const bool forward = o->pass == OPTION_PASS_FWD, numeric = o->mode == OPTION_MODE_NUMERIC;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (o->given[ids[i]] && (algorithm != &algorithm_fa4 || !forward))
+            return status_fail(status, STATUS_USAGE, "%s: not allowed with %s --pass %s; only the forward pass of fa4 has it", option_name(ids[i]),
+                               algorithm->name, option_choice(OPTION_PASS, (int)o->pass));
+    if (o->given[OPTION_THRESHOLD] && !numeric)
+        return status_fail(status, STATUS_USAGE, "--threshold: not allowed with --mode %s, which has no data to compare with it; give --rescale-share",
+                           option_choice(OPTION_MODE, (int)o->mode));
+    if (o->given[OPTION_RESCALE_SHARE] && numeric)
+        return status_fail(status, STATUS_USAGE, "--rescale-share: not allowed with --mode numeric, where the data decides; give --threshold");
+    const double sixteenths = o->poly_share * 16;
+    if (sixteenths != floor(sixteenths))
+        return status_fail(status, STATUS_USAGE, "--poly-share: '%g' is not allowed; expected a multiple of 1/16 = 0.0625", o->poly_share);
+    fa4->poly_sixteenths = (uint32_t)sixteenths;
+    fa4->conditional = o->given[OPTION_THRESHOLD] || o->given[OPTION_RESCALE_SHARE];
+    fa4->threshold = o->threshold;
+    fa4->rescale_ppm = (uint32_t)lround(o->rescale_share * 1e6);
     return true;
 }
 
@@ -159,11 +190,23 @@ static MachineConfig machine_config(const Options *o)
 
 /* ------------------------------------------------------------------------------------------------------------ writing a run */
 
+static void write_fa4_params(Table *t, const Options *o, const AttentionRun *ran)
+{
+    uint64_t rescaled = 0;
+    for (uint32_t i = 0; i < ran->machine.launch_count; i++) rescaled += ran->machine.launches[i].counts.elements[OP_ROWS_EXP_DIFFERENCE];
+    const double all = (double)(rescaled + ran->problem.kept_references);
+    if (o->given[OPTION_THRESHOLD]) cell_significant(t, o->threshold, 6);
+    else cell_text(t, "none");
+    cell_significant(t, o->poly_share, 6);
+    cell_significant(t, all > 0 ? 100.0 * (double)rescaled / all : 0.0, 4);
+}
+
 static void write_params(Report *report, Run *run, const Context *cx, const AttentionRun *ran)
 {
     const TileSize tiles = cx->options->pass == OPTION_PASS_BWD ? ran->backward_tiles : ran->setup.tiles;
     const AttentionShape *s = &ran->attention.shape;
-    Table *t = run->params = run_table(report, &params_spec);
+    const bool fa4 = ran->setup.algorithm == &algorithm_fa4 && cx->options->pass == OPTION_PASS_FWD;
+    Table *t = run->params = run_table(report, fa4 ? &fa4_params_spec : &params_spec);
     table_row(t);
     cell_text(t, ran->setup.algorithm->name);
     cell_text(t, option_choice(OPTION_PASS, (int)cx->options->pass));
@@ -181,6 +224,7 @@ static void write_params(Report *report, Run *run, const Context *cx, const Atte
     cell_count(t, tiles.Br);
     cell_count(t, tiles.Bc);
     cell_count(t, cx->options->seed);
+    if (fa4) write_fa4_params(t, cx->options, ran);
 }
 
 static void ledger_line(Table *t, const LedgerRow *row, const char *level, uint64_t read, uint64_t written, uint64_t atomic_elements)
@@ -311,7 +355,7 @@ static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }
 
-static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const OptionPoint *point)
+static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const Fa4Options *fa4, const OptionPoint *point)
 {
     const AttentionShape shape = point_shape(cx->options, point);
     const bool backward = cx->options->pass == OPTION_PASS_BWD;
@@ -321,8 +365,10 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
     if (!attention_check(&shape, cx->status) || !choose_tiles(cx, algorithm, &shape, point, &tiles)) return false;
     if (!backward) setup.tiles = tiles;
     const BackwardVariant variant = {.deterministic = cx->options->deterministic};
-    const bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
-                    (!backward || attention_run_prepare_backward(&ran, tiles, variant)) && write_run(cx, report, &ran);
+    bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
+              (!backward || attention_run_prepare_backward(&ran, tiles, variant));
+    ran.attention.fa4 = *fa4;
+    ok = ok && write_run(cx, report, &ran);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -330,13 +376,15 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
 static bool run_attn(Context *cx, Report *report)
 {
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
-    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status)) return false;
+    Fa4Options fa4;
+    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status) || !fa4_options(cx->options, algorithm, &fa4, cx->status))
+        return false;
     cx->alloc->limit_bytes = MAX_BYTES;
     report_param_text(report, "title", algorithm->title);
     report_param_text(report, "source", algorithm->source);
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
         const OptionPoint point = options_point(cx->options, i);
-        if (!run_point(cx, report, algorithm, &point)) return false;
+        if (!run_point(cx, report, algorithm, &fa4, &point)) return false;
     }
     return true;
 }
@@ -346,6 +394,7 @@ static const ProgramOption options[] = {
     {OPTION_HEAD_DIM, "64"}, {OPTION_BLOCK_Q, NULL}, {OPTION_BLOCK_K, NULL},  {OPTION_SRAM, NULL},    {OPTION_MASK, "none"},
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
+    {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
 };
 
 static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4", NULL};

@@ -35,6 +35,9 @@ static const uint8_t instructions_per_8[OPERATION_KINDS] = {
     [OP_ROWS_LOG_SUM_EXP] = 24,
 };
 
+/* The polynomial exponential, per 8 elements: scale and subtract, clamp, to integer and back, fraction, three multiply-adds, shift, add. */
+enum { POLY_EXP_INSTRUCTIONS_PER_8 = 80 };
+
 static void set_hold(Cost *cost, uint64_t hold)
 {
     cost->hold = max_u64(cost->hold, hold);
@@ -69,10 +72,12 @@ static Cost thread_cost(const Profile *profile, const Event *event)
     const Operation op = event->operation;
     const bool statistic = op >= OP_ROWS_SCALE_ADD;             /* one value per row, computed by every lane that shares the row */
     const uint64_t elements = work_elements(event) * (statistic ? profile->row_statistic_lanes : 1), warps = max_u64(event->stream->warps, 1), lanes = profile->warp_size;
-    const uint64_t instructions = ceil_div(elements * instructions_per_8[op], 8 * lanes);      /* of all warps of the stream */
+    const uint64_t poly = op == OP_EXP_ROWS ? event->stream->poly_sixteenths : 0, mufu = 16 - poly;
+    const uint64_t per_128 = mufu * instructions_per_8[op] + poly * POLY_EXP_INSTRUCTIONS_PER_8;
+    const uint64_t instructions = ceil_div(elements * per_128, 128 * lanes);      /* of all warps of the stream */
     Cost cost = {0};
     cost.occupancy[UNIT_ISSUE] = cycles_at(instructions, profile->issue_slots_per_cycle_per_sm);
-    if (op == OP_EXP_ROWS || op == OP_ROWS_EXP_DIFFERENCE) cost.occupancy[UNIT_MUFU] = cycles_at(elements, profile->mufu_ops_per_cycle_per_sm);
+    if (op == OP_EXP_ROWS || op == OP_ROWS_EXP_DIFFERENCE) cost.occupancy[UNIT_MUFU] = cycles_at(ceil_div(elements * mufu, 16), profile->mufu_ops_per_cycle_per_sm);
     cost.occupancy[UNIT_SHARED] = cycles_at(touched_bytes(event), profile->smem_bytes_per_cycle_per_sm);
     set_hold(&cost, ceil_div(ceil_div(instructions, warps) * profile->issue_interval_millicycles_per_warp, 1000));
     return cost;

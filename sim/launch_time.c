@@ -132,18 +132,19 @@ static bool extend(BlockClass *c, const BlockClass *from, const Step *step)
     return true;
 }
 
-/* Simulates from the shortest on. A step spans two classes, because a ring of two stages may repeat only every other tile; once STEADY steps in a
- * row were the same, the next classes follow by that step. */
+/* Simulates from the shortest on. A step spans two classes, because a ring of two stages may repeat only every other tile, and twice the
+ * period when the kernel has one; once STEADY steps in a row were the same, the next classes follow by that step. */
 static bool time_classes(Timing *t)
 {
+    const uint64_t span = 2 * max_u64(t->kernel->period, 1);
     Step step = {0};
     uint64_t steady = 0;
     for (uint64_t i = 0; i < t->count; i++) {
         BlockClass *c = &t->classes[i];
-        if (steady >= STEADY && extend(c, &t->classes[i - 2], &step)) continue;
+        if (steady >= STEADY && extend(c, &t->classes[i - span], &step)) continue;
         if (!simulate_class(t, c)) return false;
-        if (i < 2) continue;
-        const Step next = step_between(&t->classes[i - 2], c);
+        if (i < span) continue;
+        const Step next = step_between(&t->classes[i - span], c);
         steady = next.loads > 0 && same_step(&next, &step) ? steady + 1 : 1;
         step = next;
     }

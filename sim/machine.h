@@ -200,6 +200,7 @@ typedef struct {
     uint32_t threads;                   /* per block */
     uint32_t registers_per_thread;      /* the register arena holds threads x this x 4 bytes */
     void (*run)(Block *block, const void *arguments, uint64_t index);
+    uint64_t period;                    /* iterations after which a block's operations repeat; 0: every one is the same */
 } Kernel;
 
 /* blocks x heads x batch thread blocks; a block knows its index, head and batch. */
@@ -261,6 +262,7 @@ struct Stream {
     uint32_t warps;
     uint32_t index;             /* in the block */
     InstructionShape shape;     /* of its tensor-core instructions; the kernel's unless the block says otherwise */
+    uint32_t poly_sixteenths;   /* of 16 columns, those that exp_rows sends past MUFU (poly_exp.h) */
     bool async_matmul;          /* products are asynchronous: by default all but mma.sync */
     bool async_copy;            /* loads and stores are asynchronous: by default they are (cp.async, TMA) */
 };

@@ -397,6 +397,20 @@ void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
     report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
 }
 
+bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, bool assumed)
+{
+    if (!alive(w) || !same_shape(w, OP_ROW_MAX, m_old, x->rows, 1)) return assumed;
+    set_shape(w, m_new, x->rows, 1);
+    op_count_elements(w, OP_ROW_MAX, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, m_old, 1);
+    op_count_touch(w, m_new, 1);
+    bool moved = assumed;
+    if (math_of(w) != NULL && alive(w)) moved = math_of(w)->row_max_lagging(matrix(m_new), matrix(m_old), matrix(x), threshold);
+    report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
+    return moved;
+}
+
 void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)
 {
     if (!alive(w) || !same_shape(w, OP_EXP_ROWS, m, x->rows, 1)) return;
@@ -409,7 +423,8 @@ void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)
     op_count_touch(w, m, 1);
     op_count_touch(w, p, 1);
     if (math_of(w) != NULL && alive(w)) {
-        math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
+        if (w->poly_sixteenths == 0) math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
+        else math_of(w)->exp_rows_mixed(matrix(p), matrix(x), matrix(m), w->poly_sixteenths);
         if (p->banded) math_of(w)->hide(matrix(p), p->band, 0.0);   /* also where m is NaN: -inf - NaN is no zero */
     }
     report(w, OP_EXP_ROWS, p, x, m, NULL);

@@ -72,7 +72,12 @@ static inline void convert(Stream *w, Tile *y, const Tile *x);                  
 void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col);
 
 static inline void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x);         /* m_new = max(m_old, row maxima) [1 per element] */
-static inline void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);                /* P = e^(X - m)         [2 per element] */
+/* row_max with FlashAttention-4's conditional rescaling: 32 rows (a warp) keep m_old until one of them has grown by more than `threshold`
+ * (natural log). Returns whether m_new differs from m_old anywhere: only then l and O need rescaling. That depends on the data: a machine
+ * that only counts returns `assumed`. [1 per element] */
+bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, bool assumed);
+/* P = e^(X - m) [2 per element]; w->poly_sixteenths of 16 columns by a polynomial on the multiply-add units instead of MUFU (poly_exp.h) */
+static inline void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);
 static inline void row_sum(Stream *w, Rows *l, const Tile *x);                                /* l = row sums          [1 per element] */
 static inline void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const Tile *x);      /* l = alpha l + row sums [1 per element, 2 per row] */
 static inline void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */

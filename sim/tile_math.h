@@ -51,8 +51,11 @@ typedef struct {
 
     /* Per-row operations; m, l, alpha, ... are rows x 1. */
     void (*row_max)(Matrix m_new, Matrix m_old, Matrix x);          /* m_new = max(m_old, max over columns); NaN elements are passed over */
+    /* The same, but a group of 32 rows keeps m_old while none of its rows has grown by more than threshold. Whether some group moved. */
+    bool (*row_max_lagging)(Matrix m_new, Matrix m_old, Matrix x, double threshold);
     void (*row_sum)(Matrix l, Matrix alpha, Matrix x);              /* l = alpha l + sum over columns; alpha.data NULL: l = sum */
     void (*exp_rows)(Matrix y, Matrix x, Matrix m);                 /* y = exp(x - m); a row with m = -inf takes 0 as its reference */
+    void (*exp_rows_mixed)(Matrix y, Matrix x, Matrix m, uint32_t sixteenths); /* the same, by a polynomial in the first of each 16 columns */
     void (*exp_difference)(Matrix alpha, Matrix m_old, Matrix m_new); /* exp(m_old - m_new), 0 where m_old = -inf */
     void (*scale_rows)(Matrix x, Matrix factor);
     void (*subtract_rows)(Matrix x, Matrix d);                      /* x - d, the same d along a row */

@@ -1,6 +1,7 @@
 /* tile_math_body.h - the one source of the tile arithmetic; included by tile_math_f32.c and tile_math_f64.c, which define
  *   REAL            float or double
  *   EXP, EXP_SCALED branch-free exponential e^x of math_inline.h
+ *   POLY_EXP2       2^x by polynomial (poly_exp.h)
  *   LOG             natural logarithm
  *   ROUND_STRIP     (to, from, type): TILE_ROW_ALIGNMENT values rounded to an element type
  *   TABLE           name of the resulting TileMath, TABLE_NAME its text
@@ -216,6 +217,39 @@ static void exp_rows(Matrix y, Matrix x, Matrix m)
     }
 }
 
+/* Columns c with c % 16 < sixteenths go through the polynomial, in base 2. */
+static void exp_rows_mixed(Matrix y, Matrix x, Matrix m, uint32_t sixteenths)
+{
+    const REAL *m_rows = column(m, 0);
+    const REAL log2_e = (REAL)0x1.71547652b82fep+0;
+    for (uint32_t c = 0; c < x.cols; c++) {
+        const REAL *from = column(x, c);
+        REAL *to = column(y, c);
+        const bool polynomial = c % 16 < sixteenths;
+        for (uint32_t r = 0; r < x.rows; r++) {
+            const REAL difference = from[r] - (m_rows[r] == (REAL)-INFINITY ? (REAL)0 : m_rows[r]);
+            to[r] = polynomial ? POLY_EXP2(difference * log2_e) : EXP(difference);
+        }
+    }
+}
+
+static bool row_max_lagging(Matrix m_new, Matrix m_old, Matrix x, double threshold)
+{
+    REAL *fresh = column(m_new, 0);
+    const REAL *old = column(m_old, 0);
+    bool any = false;
+    row_max(m_new, m_old, x);
+    for (uint32_t row = 0; row < x.rows; row += MR) {
+        const uint32_t end = x.rows - row < MR ? x.rows : row + MR;
+        bool moves = false;
+        for (uint32_t r = row; r < end; r++)
+            if (fresh[r] > old[r] && (old[r] == (REAL)-INFINITY || fresh[r] - old[r] > (REAL)threshold)) moves = true;
+        for (uint32_t r = row; r < end && !moves; r++) fresh[r] = old[r];
+        any = any || moves;
+    }
+    return any;
+}
+
 static void exp_difference(Matrix alpha, Matrix m_old, Matrix m_new)
 {
     for (uint32_t r = 0; r < alpha.rows; r++) {
@@ -362,6 +396,8 @@ const TileMath TABLE = {
     .row_max = row_max,
     .row_sum = row_sum,
     .exp_rows = exp_rows,
+    .exp_rows_mixed = exp_rows_mixed,
+    .row_max_lagging = row_max_lagging,
     .exp_difference = exp_difference,
     .scale_rows = scale_rows,
     .subtract_rows = subtract_rows,

@@ -2,6 +2,7 @@
 #include "tile_math.h"
 #include "math_inline.h"
 #include "math_functions.h"
+#include "poly_exp.h"
 
 static void round_strip_f32(float *restrict to, const float *restrict from, ElementType type)
 {
@@ -28,6 +29,7 @@ static void round_strip_f32(float *restrict to, const float *restrict from, Elem
 
 #define REAL         float
 #define EXP          exp_f32_inline
+#define POLY_EXP2    poly_exp2_f32_inline
 #define LOG          log_f32
 #define ROUND_STRIP  round_strip_f32
 #ifndef TABLE

@@ -2,6 +2,7 @@
 #include "tile_math.h"
 #include "math_inline.h"
 #include "math_functions.h"
+#include "poly_exp.h"
 
 static void round_strip_f64(double *restrict to, const double *restrict from, ElementType type)
 {
@@ -11,6 +12,7 @@ static void round_strip_f64(double *restrict to, const double *restrict from, El
 
 #define REAL         double
 #define EXP          exp_f64_inline
+#define POLY_EXP2    poly_exp2_f64_inline
 #define LOG          log_f64
 #define ROUND_STRIP  round_strip_f64
 #ifndef TABLE
