@@ -366,8 +366,9 @@ static bool add_doubling(const Context *context, const Chips *chips, Report *rep
     table_note(table,
                "instruction every 2.7 cycles, and S of the next tile waits until P of this one has left its columns of tensor");
     table_note(table, "memory. So doubling the issue rate, which no account sees, gains most forward.");
-    table_note(table, "The forward kernel here sends every exponential to MUFU and rescales O at every tile; the real one does "
-                      "neither (5.2, 5.3).");
+    table_note(table, "The forward kernel here sends every exponential to MUFU and rescales O at every tile. The real one does "
+                      "neither:");
+    table_note(table, "attn fa4 --poly-share, --rescale-share and --threshold (5.2, 5.3).");
     table_note(table, "S, dP and dQ take shared memory as long as tensor cores; the path counts such a product as tensor cores.");
     return true;
 }

@@ -5,6 +5,9 @@
  *   two CTAs   walk = closed form at every shape of whole tiles; what cannot be paired is refused
  *   chip       registers, shared and tensor memory of a B200 hold both passes; other chips have no tcgen05
  *   numbers    O, L and gradients in BF16 and float32 with the real tiles on a B200 against the oracle
+ *   rescaling  conditional: O and L as exact as without, the reference never falls, one reference for P, l and O; the share of a
+ *              numeric run, given to a counting one, gives the same counts
+ *   polynomial O within the polynomial's error; MUFU is relieved by exactly the share
  *   time       busy units are the accounts; a rate moves the makespan when it binds
  * Counts of one CTA and numbers at other tiles: test_counts.c, test_counts_backward.c, test_forward.c, test_backward.c.
  */
@@ -236,6 +239,211 @@ static void check_all_numbers(Context *x)
         }
 }
 
+/* ----------------------------------------------------------------------------------------------------------------- rescaling */
+
+/* The counts of a finished run are its formula's. Rows x key blocks that rescaled. */
+static uint64_t check_formula(Context *x, const AttentionRun *run, const char *what)
+{
+    CountPair pairs[COUNT_PAIRS];
+    char text[200];
+    count_pairs(&run->totals, &run->closed_form, pairs);
+    for (size_t i = 0; i < COUNT_PAIRS; i++) {
+        snprintf(text, sizeof text, "%s: %s", what, pairs[i].name);
+        check_u64(&x->test, pairs[i].counted, pairs[i].formula, text);
+    }
+    return run->machine.launches[0].counts.elements[OP_ROWS_EXP_DIFFERENCE];
+}
+
+/* One or two rows with the log2 scores that are given, exactly: q_r = e_r, k_j = the scores of key j. */
+typedef struct {
+    const char *name;
+    uint32_t rows, keys, Bc;
+    double scores[2][4], values[4]; /* per row and key */
+    double O, L;                    /* of the last row */
+    uint64_t rescales;              /* key blocks at which some row got another reference */
+} Scored;
+
+static const Scored scored[] = {
+    {"one reference for P, l and O", 1, 2, 1, {{0, 4}}, {0, 1}, 0.94117647058823529, 2.8332133440562161, 1},
+    {"another row's growth does not lower a maximum", 2, 2, 1, {{0, 20}, {0, -200}}, {5, 9}, 5, 0, 2},
+    {"grown by less than 8", 1, 2, 1, {{0, 7.99}}, {0, 1}, 0.996081991057784, 5.54217167712049, 1},
+    {"grown by 8", 1, 2, 1, {{0, 8}}, {0, 1}, 256.0 / 257, 5.5490760848952201, 1},
+    {"grown by more than 8", 1, 2, 1, {{0, 8.01}}, {0, 1}, 0.996135723004093, 5.55598067888995, 2},
+    {"hidden first blocks", 1, 4, 1, {{-INFINITY, -INFINITY, -50, -51}}, {7, 7, 2, 4}, 8.0 / 3, -34.251894, 1},
+    {"6 natural", 1, 2, 1, {{0, 6 * 1.4426950408889634}}, {0, 1}, 0.99752737684336534, 6.0024756851377303, 2},
+    {"raw 40 at scale 1/8", 1, 2, 1, {{0, 5 * 1.4426950408889634}}, {0, 1}, 0.99330714907571527, 5.0067153484891183, 1},
+};
+
+static void check_scored(Context *x, const Scored *c)
+{
+    Status status = {0};
+    AttentionRun run;
+    AttentionShape shape = attention_shape(c->keys, 2);
+    shape.seqlen_q = c->rows;
+    shape.dtype = ELEMENT_F64;
+    shape.softmax_scale = 0x1.62e42fefa39efp-1; /* ln 2: scores are in log2 */
+    const RunSetup setup = {.algorithm = &algorithm_fa4,
+                            .profile = &x->b200,
+                            .tiles = {4, c->Bc},
+                            .config = {.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true}};
+    bool ok = attention_run_prepare(&run, &setup, &shape, &x->alloc, &status);
+    Attention *const a = &run.attention;
+    a->fa4 = (Fa4Options){.conditional = true, .threshold = 8};
+    for (uint64_t i = 0; ok && i < 2; i++) {
+        for (uint64_t r = 0; r < c->rows; r++) tensor_set(&run.machine, a->Q, 2 * r + i, r == i ? 1 : 0);
+        for (uint64_t j = 0; j < c->keys; j++) {
+            tensor_set(&run.machine, a->K, 2 * j + i, c->scores[i][j]);
+            tensor_set(&run.machine, a->V, 2 * j + i, c->values[j]);
+        }
+    }
+    ok = ok && attention_run_forward(&run);
+    check_text(&x->test, status.text, "", c->name);
+    if (ok) {
+        check_close(&x->test, tensor_value(&run.machine, a->O, 2 * (c->rows - 1)), c->O, 1e-6, c->name);
+        check_close(&x->test, tensor_value(&run.machine, a->L, c->rows - 1), c->L, 1e-6, c->name);
+        check_u64(&x->test, check_formula(x, &run, c->name), c->rescales * c->rows, c->name);
+    }
+    attention_run_free(&run);
+}
+
+/* O and L of random inputs in float64, whatever the threshold and the logits' spread. Rows x key blocks that rescaled. */
+static uint64_t check_exact(Context *x, const AttentionShape *shape, double threshold)
+{
+    Status status = {0};
+    AttentionRun run;
+    ForwardError error;
+    uint64_t rescaled = 0;
+    const RunSetup setup = {.algorithm = &algorithm_fa4,
+                            .profile = &x->b200,
+                            .tiles = {128, 16},
+                            .config = {.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true}};
+    bool ok = attention_run_prepare(&run, &setup, shape, &x->alloc, &status);
+    if (ok) attention_random_inputs(&run.attention, &run.machine, 3);
+    run.attention.fa4 = (Fa4Options){.conditional = true, .threshold = threshold};
+    ok = ok && attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &error);
+    check_text(&x->test, status.text, "", "conditional rescaling");
+    if (ok) {
+        check_close(&x->test, error.max_abs_O, 0, 1e-12, "O with conditional rescaling");
+        check_close(&x->test, error.max_abs_L, 0, 1e-12, "L with conditional rescaling");
+        rescaled = check_formula(x, &run, "conditional rescaling");
+    }
+    attention_run_free(&run);
+    return rescaled;
+}
+
+static void check_thresholds(Context *x)
+{
+    for (int mask = MASK_NONE; mask <= MASK_CAUSAL_TOP_LEFT; mask++)
+        for (int spread = 1; spread <= 16; spread *= 4) {
+            AttentionShape shape = attention_shape(201, 32);
+            shape.dtype = ELEMENT_F64;
+            shape.mask = (MaskKind)mask;
+            shape.heads = 2;
+            shape.softmax_scale *= spread;
+            const uint64_t always = check_exact(x, &shape, 0), often = check_exact(x, &shape, 1), rarely = check_exact(x, &shape, 8);
+            check_true(&x->test, always >= often && often >= rarely && rarely > 0, "a higher threshold rescales no more");
+            if (spread == 16) check_true(&x->test, often > rarely, "wide logits rescale past the first block");
+        }
+}
+
+static Totals conditional_totals(Context *x, const AttentionShape *shape, Mode mode, const Fa4Options *fa4, uint64_t *rescaled)
+{
+    Status status = {0};
+    AttentionRun run;
+    Totals totals = {0};
+    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = &x->b200, .tiles = {256, 128}, .config = {.mode = mode}};
+    bool ok = attention_run_prepare(&run, &setup, shape, &x->alloc, &status);
+    if (ok && mode == MODE_NUMERIC) attention_random_inputs(&run.attention, &run.machine, 5);
+    run.attention.fa4 = *fa4;
+    ok = ok && attention_run_forward(&run);
+    check_text(&x->test, status.text, "", "counts with conditional rescaling");
+    if (ok) {
+        *rescaled = check_formula(x, &run, "a share of rescalings");
+        totals = run.totals;
+    }
+    attention_run_free(&run);
+    return totals;
+}
+
+/* Of n key blocks ceil(n share) rescale; 16 here. With standard normal inputs and the threshold 8 the first alone does: 1/16. */
+static void check_shares(Context *x)
+{
+    static const struct {
+        uint32_t ppm;
+        uint64_t blocks;
+    } shares[] = {{0, 1}, {62500, 1}, {62501, 2}, {100000, 2}, {250000, 4}, {333333, 6}, {500000, 8}, {999999, 16}, {1000000, 16}};
+    const AttentionShape shape = attention_shape(2048, 64);
+    uint64_t rescaled = 0, counted = 0;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        const Fa4Options fa4 = {.conditional = true, .rescale_ppm = shares[i].ppm};
+        conditional_totals(x, &shape, MODE_COUNT, &fa4, &counted);
+        check_u64(&x->test, counted, 2048 * shares[i].blocks, "rows x ceil(16 share)");
+    }
+    const Fa4Options data = {.conditional = true, .threshold = 8};
+    const Totals computed = conditional_totals(x, &shape, MODE_NUMERIC, &data, &rescaled);
+    check_u64(&x->test, rescaled, 2048, "normal inputs: the first key block alone");
+    const Fa4Options share = {.conditional = true, .rescale_ppm = (uint32_t)(rescaled * 1000000 / (2048 * 16))};
+    const Totals walked = conditional_totals(x, &shape, MODE_COUNT, &share, &counted);
+    check_true(&x->test, memcmp(&computed, &walked, sizeof walked) == 0, "the numeric run's share, counted: the same totals");
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- polynomial */
+
+static double polynomial_error(Context *x, uint32_t sixteenths)
+{
+    Status status = {0};
+    AttentionRun run;
+    ForwardError error = {0};
+    AttentionShape shape = attention_shape(391, 64);
+    shape.dtype = ELEMENT_F32;
+    shape.mask = MASK_CAUSAL;
+    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = &x->b200, .config = {.mode = MODE_NUMERIC, .poison = true}};
+    bool ok = attention_run_prepare(&run, &setup, &shape, &x->alloc, &status);
+    if (ok) attention_random_inputs(&run.attention, &run.machine, 7);
+    run.attention.fa4.poly_sixteenths = sixteenths;
+    ok = ok && attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &error);
+    check_text(&x->test, status.text, "", "polynomial exponentials");
+    if (ok) check_formula(x, &run, "polynomial exponentials");
+    attention_run_free(&run);
+    return error.max_abs_O / error.max_O;
+}
+
+/* Every weight is within 8.6e-5 of the exact one, so O is within twice that of the largest |v|, here below 5 max |O|. */
+static void check_polynomial(Context *x)
+{
+    const double none = polynomial_error(x, 0), some = polynomial_error(x, 3), all = polynomial_error(x, 16);
+    check_true(&x->test, none < 2e-6, "no polynomial: float32's error");
+    check_true(&x->test, some > 4 * none && some < 2 * 8.6e-5, "3 of 16: the polynomial's error");
+    check_true(&x->test, all > 4 * none && all < 2 * 8.6e-5, "all: the polynomial's error");
+}
+
+static LaunchTime polynomial_time(Context *x, uint32_t sixteenths)
+{
+    Status status = {0};
+    AttentionRun run;
+    const AttentionShape shape = attention_shape(2048, 128);
+    const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = &x->b200, .tiles = {256, 128}, .config = {.l2 = L2_IDEAL, .time = true}};
+    LaunchTime time = {0};
+    const bool ok = attention_run_prepare(&run, &setup, &shape, &x->alloc, &status);
+    run.attention.fa4.poly_sixteenths = sixteenths;
+    if (ok && attention_run_forward(&run)) time = run.machine.launches[0].time;
+    check_text(&x->test, status.text, "", "time with polynomial exponentials");
+    attention_run_free(&run);
+    return time;
+}
+
+/* 256 tiles of 1024 cycles of exponentials, and the rescaling factors, which stay. */
+static void check_relief(Context *x)
+{
+    const LaunchTime none = polynomial_time(x, 0);
+    for (uint32_t k = 0; k <= 16; k++) {
+        const LaunchTime time = polynomial_time(x, k);
+        check_u64(&x->test, none.busy[UNIT_MUFU] - time.busy[UNIT_MUFU], 256 * 64 * k, "MUFU cycles saved: k/16 of 1024 a tile");
+        check_u64(&x->test, time.busy[UNIT_ISSUE] - none.busy[UNIT_ISSUE], 256 * 128 * 128 / 32 / 4 * 8 * k / 16,
+                  "issue cycles: ten instructions for two");
+    }
+}
+
 /* --------------------------------------------------------------------------------------------------------------------- time */
 
 static LaunchTime time_of(Context *x, const BackwardVariant *variant, uint64_t d, const Profile *chip)
@@ -279,6 +487,11 @@ int main(void)
         check_too_many_rows(&x);
         check_capacity(&x);
         check_all_numbers(&x);
+        for (size_t i = 0; i < sizeof scored / sizeof scored[0]; i++) check_scored(&x, &scored[i]);
+        check_thresholds(&x);
+        check_shares(&x);
+        check_polynomial(&x);
+        check_relief(&x);
         check_time(&x);
     }
     check_text(&x.test, status.text, "", "profile b200");

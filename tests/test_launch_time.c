@@ -24,20 +24,25 @@ typedef struct {
     uint64_t N, d, heads, sms;
     uint32_t Br, Bc;
     MaskKind mask;
+    Fa4Options fa4;
 } Case;
 
 static const Case cases[] = {
-    {&algorithm_fa3, "h100", 128 * 64, 128, 3, 132, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa3, "h200", 128 * 96, 128, 2, 7, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa3, "h100", 128 * 40 + 17, 128, 2, 5, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa3, "h100", 192 * 40, 64, 2, 5, 192, 128, MASK_CAUSAL},
-    {&algorithm_fa3, "h100", 128 * 48, 128, 2, 132, 128, 176, MASK_CAUSAL},
-    {&algorithm_fa3, "ideal_sm", 128 * 40, 128, 1, 3, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa2, "a100", 128 * 64, 128, 2, 108, 128, 64, MASK_CAUSAL},
-    {&algorithm_fa2, "h100", 128 * 40, 64, 2, 9, 128, 128, MASK_CAUSAL},
-    {&algorithm_fa2, "a100", 64 * 150, 64, 1, 2, 64, 64, MASK_CAUSAL},
-    {&algorithm_fa2, "a100", 4096, 128, 4, 108, 128, 64, MASK_NONE},
-    {&algorithm_fa3, "h100", 4096, 128, 4, 108, 128, 176, MASK_NONE},
+    {&algorithm_fa3, "h100", 128 * 64, 128, 3, 132, 128, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa3, "h200", 128 * 96, 128, 2, 7, 128, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa3, "h100", 128 * 40 + 17, 128, 2, 5, 128, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa3, "h100", 192 * 40, 64, 2, 5, 192, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa3, "h100", 128 * 48, 128, 2, 132, 128, 176, MASK_CAUSAL, {0}},
+    {&algorithm_fa3, "ideal_sm", 128 * 40, 128, 1, 3, 128, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa2, "a100", 128 * 64, 128, 2, 108, 128, 64, MASK_CAUSAL, {0}},
+    {&algorithm_fa2, "h100", 128 * 40, 64, 2, 9, 128, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa2, "a100", 64 * 150, 64, 1, 2, 64, 64, MASK_CAUSAL, {0}},
+    {&algorithm_fa2, "a100", 4096, 128, 4, 108, 128, 64, MASK_NONE, {0}},
+    {&algorithm_fa3, "h100", 4096, 128, 4, 108, 128, 176, MASK_NONE, {0}},
+    {&algorithm_fa4, "b200", 256 * 60, 128, 2, 7, 256, 128, MASK_CAUSAL, {0}},
+    {&algorithm_fa4, "b200", 256 * 60, 128, 2, 7, 256, 128, MASK_CAUSAL, {.conditional = true, .rescale_ppm = 62500}},
+    {&algorithm_fa4, "b200", 256 * 60, 128, 2, 7, 256, 128, MASK_CAUSAL, {.conditional = true, .rescale_ppm = 300000}},
+    {&algorithm_fa4, "b200", 256 * 60, 64, 1, 5, 256, 128, MASK_CAUSAL, {.poly_sixteenths = 3, .conditional = true}},
 };
 
 static Profile chip_of(Context *x, const Case *c)
@@ -66,8 +71,9 @@ static LaunchTime time_of(Context *x, const Profile *chip, const Case *c, const 
     const AttentionShape shape = shape_of(c);
     const RunSetup setup = {
         .algorithm = c->algorithm, .profile = chip, .tiles = {c->Br, c->Bc}, .config = {.l2 = L2_IDEAL, .time = true}};
-    if (attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run))
-        time = run.machine.launches[0].time;
+    const bool ok = attention_run_prepare(&run, &setup, &shape, &x->alloc, &status);
+    run.attention.fa4 = c->fa4;
+    if (ok && attention_run_forward(&run)) time = run.machine.launches[0].time;
     attention_run_free(&run);
     check_true(&x->test, status_ok(&status), what);
     return time;
@@ -107,8 +113,9 @@ static void simulate_blocks(Context *x, const Profile *chip, const Case *c, Each
     *each = (EachBlock){0};
     timeline_init(&each->timeline, chip, &x->alloc, &status);
     shape.heads = shape.kv_heads = 1;
-    check_true(&x->test, attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_forward(&run),
-               status.text);
+    const bool ok = attention_run_prepare(&run, &setup, &shape, &x->alloc, &status);
+    run.attention.fa4 = c->fa4;
+    check_true(&x->test, ok && attention_run_forward(&run), status.text);
     finish_block(each);
     attention_run_free(&run);
     timeline_free(&each->timeline);
@@ -143,7 +150,7 @@ static void test_against_full_simulation(Context *x)
  * is kept. */
 static void test_residency(Context *x)
 {
-    Case c = {&algorithm_fa2, "a100", 2048, 64, 1, 8, 128, 128, MASK_NONE};
+    Case c = {&algorithm_fa2, "a100", 2048, 64, 1, 8, 128, 128, MASK_NONE, {0}};
     Profile chip = chip_of(x, &c);
     EachBlock each;
     simulate_blocks(x, &chip, &c, &each);
@@ -163,7 +170,7 @@ static void test_residency(Context *x)
 
 static void test_bandwidth(Context *x)
 {
-    const Case c = {&algorithm_fa3, "h100", 4096, 128, 8, 132, 128, 128, MASK_NONE};
+    const Case c = {&algorithm_fa3, "h100", 4096, 128, 8, 132, 128, 128, MASK_NONE, {0}};
     Profile chip = chip_of(x, &c);
     const LaunchTime base = time_of(x, &chip, &c, "base");
     /* Q, K, V, O once and L: 8 heads * 4096 rows * (4 * 128 * 2 + 4) bytes */
@@ -181,14 +188,14 @@ static void test_bandwidth(Context *x)
     chip = chip_of(x, &c);
     chip.l2_bytes_per_second_per_chip /= 1000;
     check_text(&x->test, time_of(x, &chip, &c, "slow L2").bound, "L2", "L2 at a thousandth binds");
-    const Case empty = {&algorithm_fa3, "h100", 0, 128, 1, 132, 128, 128, MASK_NONE};
+    const Case empty = {&algorithm_fa3, "h100", 0, 128, 1, 132, 128, 128, MASK_NONE, {0}};
     check_u64(&x->test, time_of(x, &chip, &empty, "no blocks").cycles, 0, "an empty launch");
 }
 
 /* Every unit's rate changes its busy time, and the launch's time when it is what binds. */
 static void test_rates(Context *x)
 {
-    const Case c = {&algorithm_fa3, "h100", 4096, 128, 8, 132, 128, 128, MASK_NONE};
+    const Case c = {&algorithm_fa3, "h100", 4096, 128, 8, 132, 128, 128, MASK_NONE, {0}};
     const Profile chip = chip_of(x, &c);
     const LaunchTime base = time_of(x, &chip, &c, "base");
     for (int unit = 0; unit < UNIT_KINDS; unit++) {

@@ -18,6 +18,7 @@
 #include "algos/run.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
+#include "sim/poly_exp.h"
 
 #include <math.h>
 
@@ -336,6 +337,49 @@ static void check_row_max(Context *x, uint32_t rows, uint32_t cols, bool in_plac
     compare(x, to, rows, 1, "row_max");
 }
 
+/* A group of 32 rows keeps the old maxima until one of them has grown by more than the threshold. */
+static void check_row_max_lagging(Context *x, uint32_t rows, uint32_t cols, double threshold)
+{
+    const Matrix a = tile(x, 0, rows, cols, rows % 2 ? MILD : ANY), old = tile(x, 1, rows, 1, rows % 2 ? MILD : ANY);
+    const Matrix new = tile(x, 2, rows, 1, ANY);
+    bool any = false;
+    for (uint32_t first = 0; first < rows; first += 32) {
+        const uint32_t end = first + 32 < rows ? first + 32 : rows;
+        bool moves = false;
+        for (uint32_t r = first; r < end; r++) {
+            const double before = *naive(x, 1, r, 0);
+            double m = before;
+            for (uint32_t c = 0; c < cols; c++)
+                if (*naive(x, 0, r, c) > m) m = *naive(x, 0, r, c);
+            *naive(x, 2, r, 0) = m;
+            if (m > before && (before == -INFINITY || rounded(x, m - before) > rounded(x, threshold))) moves = true;
+        }
+        for (uint32_t r = first; r < end && !moves; r++) *naive(x, 2, r, 0) = *naive(x, 1, r, 0);
+        any = any || moves;
+    }
+    check_u64(&x->test, x->math->row_max_lagging(new, old, a, threshold), any, "row_max_lagging: some group moved");
+    compare(x, 2, rows, 1, "row_max_lagging");
+}
+
+static double polynomial(const Context *x, double value)
+{
+    const double log2_e = rounded(x, 0x1.71547652b82fep+0), exponent = rounded(x, value * log2_e);
+    return x->math->real_bytes == sizeof(float) ? (double)poly_exp2_f32_inline((float)exponent) : poly_exp2_f64_inline(exponent);
+}
+
+static void check_exp_rows_mixed(Context *x, uint32_t rows, uint32_t cols, uint32_t sixteenths)
+{
+    const Matrix a = tile(x, 0, rows, cols, ANY), m = tile(x, 1, rows, 1, ANY), y = tile(x, 2, rows, cols, ANY);
+    for (uint32_t c = 0; c < cols; c++)
+        for (uint32_t r = 0; r < rows; r++) {
+            const double reference = *naive(x, 1, r, 0);
+            const double difference = rounded(x, *naive(x, 0, r, c) - (reference == -INFINITY ? 0 : reference));
+            *naive(x, 2, r, c) = c % 16 < sixteenths ? polynomial(x, difference) : exponential(x, difference);
+        }
+    x->math->exp_rows_mixed(y, a, m, sixteenths);
+    compare(x, 2, rows, cols, "exp_rows_mixed");
+}
+
 static void check_row_sum(Context *x, uint32_t rows, uint32_t cols, bool scaled)
 {
     const Matrix a = tile(x, 0, rows, cols, rows % 2 ? MILD : ANY), alpha = tile(x, 1, rows, 1, ANY),
@@ -443,6 +487,8 @@ static void check_variant(Context *x)
         check_copy(x, rows, cols);
         x->what[0] = '\0';
         check_row_max(x, rows, cols, rows % 3 == 0);
+        check_row_max_lagging(x, rows, cols, rows % 5);
+        check_exp_rows_mixed(x, rows, cols, rows % 17);
         check_row_sum(x, rows, cols, false);
         check_row_sum(x, rows, cols, true);
         check_row_dot(x, rows, cols);

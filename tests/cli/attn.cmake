@@ -39,6 +39,15 @@ attn_case(window_negative 2 "--window: '-2,0' is not allowed; [^\n]*" fa2 --wind
 attn_case(scale_nan 2 "--scale: 'nan' is not allowed; expected a finite number" fa2 --scale nan)
 attn_case(scale_infinite 2 "--scale: '1e999' is not allowed; expected a finite number" fa2 --scale 1e999)
 attn_case(dropout_one 2 "--dropout: '1' is not allowed; expected a number from 0 to below 1" fa2 --dropout 1)
+attn_case(threshold_of_fa4 2 "--threshold: not allowed with fa2 --pass fwd; only the forward pass of fa4 has it" fa2 --mode numeric --threshold 8)
+attn_case(poly_share_backward 2 "--poly-share: not allowed with fa4 --pass bwd; only the forward pass of fa4 has it"
+          fa4 --hw b200 --pass bwd --poly-share 0.5)
+attn_case(threshold_without_data 2 "--threshold: not allowed with --mode count, which has no data to compare with it; give --rescale-share"
+          fa4 --hw b200 --threshold 8)
+attn_case(share_with_data 2 "--rescale-share: not allowed with --mode numeric, where the data decides; give --threshold"
+          fa4 --hw b200 --mode numeric --rescale-share 0.1)
+attn_case(poly_share_in_sixteenths 2 "--poly-share: '0.1' is not allowed; expected a multiple of 1/16 = 0.0625" fa4 --hw b200 --poly-share 0.1)
+attn_case(rescale_share_large 2 "--rescale-share: '2' is not allowed; expected a number from 0 to 1" fa4 --hw b200 --rescale-share 2)
 attn_case(bad_dtype 2 "--dtype: 'bf61' is not allowed; expected f64, f32, bf16, fp16 or fp8[^\n]*" fa2 --dtype bf61)
 attn_case(bad_l2 2 "--l2: 'perfect' is not allowed; expected none, ideal or simulated" fa2 --l2 perfect)
 
