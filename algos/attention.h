@@ -53,7 +53,7 @@ typedef struct {
     bool direct_dq;         /* atomic adds straight into dQ in its own type, as the lecture counts; else float32 sums and a conversion kernel */
     bool deterministic;     /* a fixed set of blocks strides over the key blocks, each with its own float32 sums */
     bool query_blocks_outside;  /* the other loop order: dQ stays on chip, dK and dV are added atomically */
-    bool two_ctas;          /* FlashAttention-4 only: two CTAs share Q, dO and their products (counted, not computed) */
+    bool two_ctas;          /* FlashAttention-4 only: two CTAs share Q, dO and their products */
 } BackwardVariant;
 
 /* FlashAttention-3's overlaps, each to be switched off. Default: all on, as shipped. */

@@ -17,10 +17,10 @@
  * Two CTAs (BackwardVariant::two_ctas) take neighbouring key blocks, and an instruction spans both: each holds half of Q and half
  * of dO and reads half where one CTA reads all (cut by rows for S and dP, by columns for dK and dV, so each has two halves, in
  * two tiles). They exchange half of dS, after which each has half of the query rows over twice the keys: dQ = dS K costs it as
- * much as before, but its dQ has half of the rows, so half is staged and added atomically. This form is counted and timed, not
- * computed: one CTA is walked, its product dQ written as all rows over its own keys, which has the same FLOP and operand bytes,
- * and half of the rows sent away. Not walked: the exchange itself (the paper charges 384 cycles without a formula). It needs
- * whole tiles. As in FlashAttention-2, D is computed and the float32 sums of dQ are cleared by a kernel before, and converted by
+ * much as before, but its dQ has half of the rows, so half is staged and added atomically. Each CTA is walked by itself: its
+ * product dQ is written as all rows over its own keys, which has the same FLOP and operand bytes, and what it adds to dQ counts as
+ * half of the rows (paired_tile), so that the two CTAs' additions together are the same sum. Not walked: the exchange itself (the
+ * paper charges 384 cycles without a formula). It needs whole tiles. As in FlashAttention-2, D is computed and the float32 sums of dQ are cleared by a kernel before, and converted by
  * one after.
  */
 #include "algorithm.h"
@@ -45,7 +45,6 @@ typedef struct {
     Tile *dk, *dv;                   /* Bc x d, tensor memory */
     Tile *p_exact, *z;               /* registers */
     Rows *L[2], *D[2];
-    uint32_t dq_rows; /* that this CTA sends away: Br, or half of it */
 } Fa4;
 
 /* ------------------------------------------------------------------------------------------------------------------ roles */
@@ -92,14 +91,14 @@ static void score_gradients(const Fa4 *f, uint64_t i)
     convert(w, f->ds_left, f->dp);
 }
 
-static void send_query_gradients(const Fa4 *f, uint64_t i, uint64_t j)
+static void send_query_gradients(const Fa4 *f, uint64_t i)
 {
     const Attention *a = f->a;
-    const uint32_t d = (uint32_t)a->shape.head_dim, first = f->dq_rows < a->Br ? (uint32_t)(j % 2) * f->dq_rows : 0;
+    const uint32_t d = (uint32_t)a->shape.head_dim;
     for (uint32_t col = 0; col < d; col += SLICE) {
         Tile *slice = f->staged[col / SLICE % 2];
-        convert_part(f->reduce, slice, f->dq, first, col);
-        atomic_add_part(f->reduce, f->launch->dQ_sum, i * a->Br + first, col, slice);
+        convert_part(f->reduce, slice, f->dq, 0, col);
+        atomic_add_part(f->reduce, f->launch->dQ_sum, i * a->Br, col, slice);
     }
 }
 
@@ -135,14 +134,15 @@ static Fa4 declare(Block *b, const Launch *launched)
              .load = stream(b, "load", 1),
              .mma = stream(b, "MMA", 1),
              .compute = stream(b, "compute", COMPUTE_WARPS),
-             .reduce = stream(b, "dQ reduce", 4),
-             .dq_rows = two ? Br / 2 : Br};
+             .reduce = stream(b, "dQ reduce", 4)};
     f.k = f.k_for_dq = shared_tile(b, "K", type, Bc, d);
     f.v = shared_tile(b, "V", type, Bc, d);
     if (two) f.k_for_dq = shared_tile(b, "K for dQ", type, Bc, d);
     declare_queries(b, &f);
     f.ds = shared_tile(b, "dS", type, Br, Bc);
-    for (int i = 0; i < 2; i++) f.staged[i] = shared_tile(b, "dQ out", statistic, f.dq_rows, (uint32_t)min_u64(SLICE, d));
+    const uint32_t slice = (uint32_t)min_u64(SLICE, d);
+    for (int i = 0; i < 2; i++)
+        f.staged[i] = two ? paired_tile(b, "dQ out", statistic, Br, slice) : shared_tile(b, "dQ out", statistic, Br, slice);
     f.s = tensor_memory_tile(b, "S", statistic, Br, Bc);
     f.p = tile_view(f.s, "P", type, Br, Bc);
     Tile *columns = tensor_memory_tile(b, "dP, dS, dQ", statistic, Br, (uint32_t)max_u64(Bc, d));
@@ -179,7 +179,7 @@ static void gather_head(const Fa4 *f, Block *b, BlockRange queries, uint64_t hea
         score_gradients(f, i);
         matmul_tn_add(f->mma, f->dk, f->ds_left, q);  /* dK_j += dSᵀ Q_i */
         matmul_nn(f->mma, f->dq, f->ds, f->k_for_dq); /* dQ_i += dS K_j */
-        send_query_gradients(f, i, j);
+        send_query_gradients(f, i);
     }
     b->member = 0;
 }
@@ -257,9 +257,6 @@ static Kernel backward_kernel(const char *name, void (*run)(Block *, const void 
 static bool can_pair(const Machine *machine, const Attention *a)
 {
     const AttentionShape *s = &a->shape;
-    if (machine->config.mode == MODE_NUMERIC)
-        return status_fail(machine->status, STATUS_INFEASIBLE,
-                           "fa4: the backward with two CTAs can be counted, not computed; use one CTA");
     if (a->Br % 2 == 0 && s->seqlen_q % a->Br == 0 && s->seqlen_k % (2 * (uint64_t)a->Bc) == 0) return true;
     return status_fail(machine->status, STATUS_INFEASIBLE,
                        "fa4: two CTAs need whole tiles: %" PRIu64 " queries in blocks of %u, %" PRIu64

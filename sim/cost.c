@@ -48,7 +48,7 @@ static void set_hold(Cost *cost, uint64_t hold)
 static uint64_t work_elements(const Event *event)
 {
     uint64_t elements = 0;
-    if (event->operation == OP_CONVERT) return event->written[0]->area;     /* it may be a part of what is read */
+    if (event->operation == OP_CONVERT) return tile_elements_here(event->written[0]);     /* it may be a part of what is read */
     for (int i = 0; i < EVENT_TILES; i++) {
         if (event->read[i] != NULL) elements = max_u64(elements, event->read[i]->area);
         if (event->written[i] != NULL) elements = max_u64(elements, event->written[i]->area);
@@ -62,7 +62,7 @@ static uint64_t touched_bytes(const Event *event)
     for (int i = 0; i < EVENT_TILES; i++) {
         const Tile *const tiles[] = {event->read[i], event->written[i]};
         for (int k = 0; k < 2; k++)
-            if (tiles[k] != NULL && tiles[k]->space == SPACE_SHARED) bytes += tiles[k]->area * tiles[k]->element_bytes;
+            if (tiles[k] != NULL && tiles[k]->space == SPACE_SHARED) bytes += tile_elements_here(tiles[k]) * tiles[k]->element_bytes;
     }
     return bytes;
 }

@@ -294,7 +294,8 @@ struct Block {
 /* Tiles of a block. What does not fit is STATUS_INFEASIBLE naming the tile, the bytes needed and the bytes there; the tile returned
  * is then still safe to pass on. Rows count toward the arena unpadded. */
 Tile *shared_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
-/* In the shared memory of two CTAs, half in each: this one reserves, copies and reads half of it. rows x cols is even. For kernels that count. */
+/* In the shared memory of two CTAs, half in each: this one reserves, copies, reads and writes half of it. rows x cols is even. Its numbers are those
+ * of the whole: each of the two CTAs is walked as if it had both halves. */
 Tile *paired_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
 Tile *register_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);
 Tile *tensor_memory_tile(Block *block, const char *name, ElementType type, uint32_t rows, uint32_t cols);

@@ -30,7 +30,7 @@ static Matrix matrix(const Tile *x) { return (Matrix){x->data, x->rows, x->cols,
 void op_count_touch(const Stream *w, const Tile *x, int touches)
 {
     if (x->space != SPACE_SHARED) return;
-    for (int i = 0; i < touches; i++) op_count(w, &w->block->counts.smem_thread_bytes, x->area * x->element_bytes);
+    for (int i = 0; i < touches; i++) op_count(w, &w->block->counts.smem_thread_bytes, tile_elements_here(x) * x->element_bytes);
 }
 
 static void notify(const Stream *w, Operation operation, const Tile *written, const Tile *read0, const Tile *read1, const Tile *read2)
@@ -134,7 +134,7 @@ static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor,
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
-    op_count(w, &traffic->sm_to_l2, tile->area);
+    op_count(w, &traffic->sm_to_l2, tile_elements_here(tile));
     if (machine->config.l2 != L2_IDEAL) return;
     const Region region = region_of(tile, tensor, row, col);
     const uint64_t head = head_of(w->block, tensor);
@@ -208,7 +208,7 @@ void atomic_add_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, cons
 {
     if (!alive(w) || !inside(w, tensor, row, col) || !stays_inside(w, tensor, row, col, tile)) return;
     op_count_elements(w, OP_ATOMIC_ADD, 1);
-    op_count(w, &w->block->traffic[tensor->index].atomic_adds, tile->area);
+    op_count(w, &w->block->traffic[tensor->index].atomic_adds, tile_elements_here(tile));
     count_store(w, tile, tensor, row, col, true);
     op_count_copy(w, tile);
     if (math_of(w) != NULL && alive(w)) add_to_memory(w, tensor, row, col, tile);
@@ -378,9 +378,9 @@ void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col)
         return;
     }
     set_shape(w, y, min_u64(y->max_rows, x->rows - row), min_u64(y->max_cols, x->cols - col));
-    op_count_elements(w, OP_CONVERT, y->area);
+    op_count_elements(w, OP_CONVERT, tile_elements_here(y));
     op_count_touch(w, y, 1);
-    if (x->space == SPACE_SHARED) op_count(w, &w->block->counts.smem_thread_bytes, y->area * x->element_bytes);
+    if (x->space == SPACE_SHARED) op_count(w, &w->block->counts.smem_thread_bytes, tile_elements_here(y) * x->element_bytes);
     if (math_of(w) != NULL && alive(w)) math_of(w)->copy(matrix(y), matrix_from(x, row, col, y), y->type);
     report(w, OP_CONVERT, y, x, NULL, NULL);
 }
