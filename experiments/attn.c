@@ -8,6 +8,7 @@
  * Without --block-q, --block-k or --sram the tiles are the real kernel's, made smaller where they do not fit.
  */
 #include "support/experiment.h"
+#include "support/timeline_view.h"
 
 #include "algos/oracle.h"
 #include "algos/run.h"
@@ -16,6 +17,9 @@
 
 /* What a numeric run may compute and compare: about a minute. */
 #define MAX_COMPARED_FLOPS (UINT64_C(1) << 38)
+
+/* What --gantt shows of a block. */
+#define SHOWN_CYCLES UINT64_C(8192)
 
 /* Memory of a numeric run. */
 #define MAX_BYTES (UINT64_C(8) << 30)
@@ -114,7 +118,9 @@ static const Column backward_error_columns[] = {
 };
 static const TableSpec backward_error_spec = {"backward_error", "Error against the float64 oracle", backward_error_columns, 4};
 
-static const TableSpec *const tables[] = {&fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &time_spec, &error_spec, &backward_error_spec};
+static const TableSpec gantt_spec = {"gantt", "One thread block", NULL, 0};
+
+static const TableSpec *const tables[] = {&gantt_spec, &fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &time_spec, &error_spec, &backward_error_spec};
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
@@ -355,6 +361,36 @@ static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }
 
+/* The timeline of one thread block, drawn and written. */
+static bool show_block(const Context *cx, Report *report, const RunSetup *setup, const AttentionShape *shape, const Fa4Options *fa4)
+{
+    const Options *o = cx->options;
+    Timeline timeline;
+    if (!o->gantt && o->trace == NULL) return true;
+    bool ok = timeline_record_block(&timeline, setup, shape, NULL, fa4, cx->alloc, cx->status);
+    if (ok && o->gantt) {
+        Table *picture = report_table(report, &gantt_spec);
+        table_title(picture, "One thread block of %s on %s: %" PRIu64 " cycles", setup->algorithm->title, cx->hw->name, timeline.makespan);
+        timeline_picture(picture, &timeline, timeline_scale(&timeline, SHOWN_CYCLES));
+        timeline_legend(picture);
+    }
+    if (ok && o->trace != NULL) ok = timeline_trace(o->trace, setup->algorithm->title, &timeline, cx->alloc, cx->status);
+    timeline_free(&timeline);
+    return ok;
+}
+
+/* One block of one sweep point has a timeline to show, if its algorithm is one kernel. */
+static bool timeline_options(const Options *o, const Algorithm *algorithm, Status *status)
+{
+    static const OptionId ids[] = {OPTION_GANTT, OPTION_TRACE};
+    const bool one_kernel = algorithm == &algorithm_fa2 || algorithm == &algorithm_fa3 || algorithm == &algorithm_fa4;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (o->given[ids[i]] && (o->mode != OPTION_MODE_TIME || o->pass != OPTION_PASS_FWD || !one_kernel || options_point_count(o) != 1))
+            return status_fail(status, STATUS_USAGE, "%s: needs --mode time, the forward pass of fa2, fa3 or fa4, and one value in every list",
+                               option_name(ids[i]));
+    return true;
+}
+
 static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const Fa4Options *fa4, const OptionPoint *point)
 {
     const AttentionShape shape = point_shape(cx->options, point);
@@ -368,7 +404,7 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
     bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
               (!backward || attention_run_prepare_backward(&ran, tiles, variant));
     ran.attention.fa4 = *fa4;
-    ok = ok && write_run(cx, report, &ran);
+    ok = ok && write_run(cx, report, &ran) && show_block(cx, report, &ran.setup, &shape, fa4);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -377,7 +413,8 @@ static bool run_attn(Context *cx, Report *report)
 {
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
     Fa4Options fa4;
-    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status) || !fa4_options(cx->options, algorithm, &fa4, cx->status))
+    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status) || !fa4_options(cx->options, algorithm, &fa4, cx->status) ||
+        !timeline_options(cx->options, algorithm, cx->status))
         return false;
     cx->alloc->limit_bytes = MAX_BYTES;
     report_param_text(report, "title", algorithm->title);
@@ -395,6 +432,7 @@ static const ProgramOption options[] = {
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
     {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
+    {OPTION_GANTT, NULL},   {OPTION_TRACE, NULL},
 };
 
 static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4", NULL};

@@ -40,7 +40,7 @@ static bool record_step(const Context *context, Timeline *timeline, const Profil
     AttentionShape shape = attention_shape(N, d);
     const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {ROWS * consumers, KEYS}};
     shape.seqlen_q = (uint64_t)ROWS * consumers;
-    return timeline_record_block(timeline, &setup, &shape, &steps[step].fa3, context->alloc, context->status);
+    return timeline_record_block(timeline, &setup, &shape, &steps[step].fa3, NULL, context->alloc, context->status);
 }
 
 static double percent(uint64_t part, uint64_t whole) { return whole > 0 ? 100 * (double)part / (double)whole : 0; }
@@ -358,7 +358,7 @@ static bool judge_synchronous(const Context *context, Report *report)
     Timeline timeline;
     if (!profile_load("a100", context->alloc, &a100, context->status)) return false;
     const RunSetup setup = {.algorithm = &algorithm_fa2, .profile = &a100};
-    const bool ok = timeline_record_block(&timeline, &setup, &shape, NULL, context->alloc, context->status);
+    const bool ok = timeline_record_block(&timeline, &setup, &shape, NULL, NULL, context->alloc, context->status);
     for (uint32_t i = 0; i < timeline.count; i++) {
         const TimedOperation *operation = &timeline.operations[i];
         loads += operation->operation == OP_LOAD;

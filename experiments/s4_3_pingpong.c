@@ -43,7 +43,7 @@ static bool record_order(const Context *context, Timeline *timeline, const Profi
     const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {rows * order->consumers, KEYS}};
     const Fa3Options fa3 = {.consumers = order->consumers, .no_ping_pong = !barriers, .no_overlap = !order->overlap};
     shape.seqlen_q = (uint64_t)rows * order->consumers;
-    return timeline_record_block(timeline, &setup, &shape, &fa3, context->alloc, context->status);
+    return timeline_record_block(timeline, &setup, &shape, &fa3, NULL, context->alloc, context->status);
 }
 
 /* Integer cycles by the formulas above. */

@@ -384,7 +384,7 @@ static bool add_gantt(const Context *context, const Profile *b200, Report *repor
     const RunSetup setup = {.algorithm = &algorithm_fa4, .profile = b200, .tiles = {256, 128}};
     AttentionShape shape = attention_shape(256, 128);
     shape.seqlen_k = SHOWN;
-    bool ok = timeline_record_block(&timeline, &setup, &shape, NULL, context->alloc, context->status);
+    bool ok = timeline_record_block(&timeline, &setup, &shape, NULL, NULL, context->alloc, context->status);
     if (ok && o->gantt) {
         Table *picture = report_table(report, &gantt_table);
         table_title(picture, "One block of FlashAttention-4 on a B200: 256 queries, 512 keys, d = 128 (%" PRIu64 " cycles)",

@@ -51,7 +51,7 @@ static bool record(Context *x, Timeline *timeline, const Profile *chip, const Sc
     const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {128 * s->consumers, 128}};
     const Fa3Options fa3 = {.consumers = s->consumers, .no_ping_pong = !barriers, .no_overlap = !s->overlap};
     shape.seqlen_q = 128 * s->consumers;
-    const bool ok = timeline_record_block(timeline, &setup, &shape, &fa3, &x->alloc, &status);
+    const bool ok = timeline_record_block(timeline, &setup, &shape, &fa3, NULL, &x->alloc, &status);
     check_true(&x->test, ok, status.text);
     return ok;
 }
@@ -124,7 +124,7 @@ static uint64_t block_cycles(Context *x, const Profile *chip, uint32_t Br, Fa3Op
     const AttentionShape shape = attention_shape(2048, 128);
     const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {Br, 128}};
     Timeline timeline;
-    check_true(&x->test, timeline_record_block(&timeline, &setup, &shape, &fa3, &x->alloc, &status), status.text);
+    check_true(&x->test, timeline_record_block(&timeline, &setup, &shape, &fa3, NULL, &x->alloc, &status), status.text);
     const uint64_t cycles = timeline.makespan;
     timeline_free(&timeline);
     return cycles;
@@ -141,7 +141,7 @@ static void test_flags(Context *x)
         const Fa3Options fa3 = {.blocking_copies = blocking & 1, .blocking_products = (blocking & 2) != 0};
         uint64_t loads = 0, async_loads = 0, products = 0, async_products = 0;
         Timeline timeline;
-        check_true(&x->test, timeline_record_block(&timeline, &setup, &shape, &fa3, &x->alloc, &status), status.text);
+        check_true(&x->test, timeline_record_block(&timeline, &setup, &shape, &fa3, NULL, &x->alloc, &status), status.text);
         for (uint32_t i = 0; i < timeline.count; i++) {
             const TimedOperation *operation = &timeline.operations[i];
             loads += operation->operation == OP_LOAD;

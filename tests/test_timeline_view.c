@@ -35,7 +35,7 @@ static void record(Context *x, Timeline *timeline, const Profile *chip, uint32_t
     const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {rows * consumers, 128}};
     const Fa3Options fa3 = {.consumers = consumers, .no_overlap = !overlap};
     shape.seqlen_q = (uint64_t)rows * consumers;
-    check_true(&x->test, timeline_record_block(timeline, &setup, &shape, &fa3, &x->alloc, &status), status.text);
+    check_true(&x->test, timeline_record_block(timeline, &setup, &shape, &fa3, NULL, &x->alloc, &status), status.text);
 }
 
 /* ---- characters ---- */

@@ -13,7 +13,7 @@
 /* --------------------------------------------------------------------------------------------------------------- recording */
 
 bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const AttentionShape *shape, const Fa3Options *fa3,
-                           Alloc *alloc, Status *status)
+                           const Fa4Options *fa4, Alloc *alloc, Status *status)
 {
     RunSetup recorded = *setup;
     AttentionShape block = *shape;
@@ -27,6 +27,7 @@ bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const Atte
     if (!timeline_init(timeline, setup->profile, alloc, status)) return false;
     bool ok = attention_run_prepare(&run, &recorded, &block, alloc, status);
     if (ok && fa3 != NULL) run.attention.fa3 = *fa3;
+    if (ok && fa4 != NULL) run.attention.fa4 = *fa4;
     ok = ok && attention_run_forward(&run) && timeline_run(timeline);
     attention_run_free(&run);
     return ok;

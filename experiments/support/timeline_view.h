@@ -19,10 +19,10 @@
 enum { TIMELINE_COLUMNS = 96, TRACE_OPERATIONS = 4096 };
 
 /* Records one thread block, Br queries of one head, and simulates it alone on its SM. The shape is cut to that; under a causal
- * mask these are the last queries, which see all keys. For algorithms of one kernel. setup->config is replaced. fa3: NULL unless
- * the algorithm is FlashAttention-3. `timeline` is initialised here; timeline_free is the caller's even after a failure. */
+ * mask these are the last queries, which see all keys. For algorithms of one kernel. setup->config is replaced. fa3, fa4: NULL, or
+ * options of that algorithm. `timeline` is initialised here; timeline_free is the caller's even after a failure. */
 bool timeline_record_block(Timeline *timeline, const RunSetup *setup, const AttentionShape *shape, const Fa3Options *fa3,
-                           Alloc *alloc, Status *status);
+                           const Fa4Options *fa4, Alloc *alloc, Status *status);
 
 /* Cycles per column with which the whole timeline, or its first `cycles`, fits: a power of two. */
 uint64_t timeline_scale(const Timeline *timeline, uint64_t cycles);

@@ -162,6 +162,12 @@ void flatten_runs_to_read(const Report *report, Report *flat)
         add_quantities(totals, run->time, NULL);
         add_quantities(totals, run->error, NULL);
     }
+    for (size_t i = 0; i < report->table_count; i++) {          /* pictures */
+        Table *picture = report_table(flat, report->tables[i]->spec);
+        if (!status_ok(report->status)) return;
+        *picture = *report->tables[i];
+        picture->report = flat;
+    }
 }
 
 /* The first run that has this member, for its columns. */
