@@ -221,14 +221,14 @@ void atomic_add(Stream *w, Tensor *tensor, uint64_t row, const Tile *tile) { ato
 
 Tile *barrier(Block *block, const char *name) { return register_tile(block, name, ELEMENT_U8, 0, 0); }
 
-void barrier_arrive(Stream *w, Tile *token)
+void barrier_arrive_fully(Stream *w, Tile *token)
 {
     if (!alive(w)) return;
     op_count_elements(w, OP_ARRIVE, 1);
     report(w, OP_ARRIVE, token, NULL, NULL, NULL);
 }
 
-void barrier_sync(Stream *w, const Tile *token)
+void barrier_sync_fully(Stream *w, const Tile *token)
 {
     if (!alive(w)) return;
     op_count_elements(w, OP_SYNC, 1);

@@ -32,8 +32,8 @@ void atomic_add_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, cons
 
 /* A token: a tile without elements. */
 Tile *barrier(Block *block, const char *name);
-void barrier_arrive(Stream *w, Tile *barrier);          /* does not wait */
-void barrier_sync(Stream *w, const Tile *barrier);      /* waits for the arrival before it in program order */
+static inline void barrier_arrive(Stream *w, Tile *token);          /* does not wait */
+static inline void barrier_sync(Stream *w, const Tile *token);      /* waits for the arrival before it in program order */
 
 /* --------------------------------------------------------------------------------------------------------- tensor cores */
 

@@ -41,6 +41,8 @@ void multiply_fully(Stream *w, Tile *y, const Tile *x);
 void rows_exp_difference_fully(Stream *w, Rows *alpha, const Rows *m_old, const Rows *m_new);
 void rows_max_fully(Stream *w, Rows *y, const Rows *a, const Rows *b);
 void rows_multiply_fully(Stream *w, Rows *y, const Rows *a, const Rows *b);
+void barrier_arrive_fully(Stream *w, Tile *token);
+void barrier_sync_fully(Stream *w, const Tile *token);
 
 /* --- counting */
 
@@ -162,6 +164,16 @@ static inline void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col,
 }
 
 /* --- CUDA cores and MUFU */
+
+static inline void barrier_arrive(Stream *w, Tile *token)
+{
+    if (!op_count_only(w, OP_ARRIVE, 1, token->simple)) barrier_arrive_fully(w, token);
+}
+
+static inline void barrier_sync(Stream *w, const Tile *token)
+{
+    if (!op_count_only(w, OP_SYNC, 1, token->simple)) barrier_sync_fully(w, token);
+}
 
 static inline void scale(Stream *w, Tile *x, double factor)
 {
