@@ -141,7 +141,7 @@ static void keep_mask_block(Block *b, const void *arguments, uint64_t i)
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *z = keep_tile(b, a, a->Br);
     for (uint64_t j = 0; j < key_blocks(a); j++) {
-        const uint32_t cols = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc);
+        const uint32_t cols = live_keys(a, j);
         random_keep(w, z, a->Q, i * a->Br, j * a->Bc, live_rows(a, i), cols, &a->shape.dropout);
         store_part(w, a->Z, i * a->Br, j * a->Bc, z);
     }

@@ -117,6 +117,7 @@ BlockRange visible_query_blocks(const Attention *a, uint64_t j);
 static inline uint64_t query_blocks(const Attention *a) { return ceil_div(a->shape.seqlen_q, a->Br); }     /* Tr */
 static inline uint64_t key_blocks(const Attention *a) { return ceil_div(a->shape.seqlen_k, a->Bc); }       /* Tc */
 static inline uint32_t live_rows(const Attention *a, uint64_t i) { return (uint32_t)min_u64(a->Br, a->shape.seqlen_q - i * a->Br); }
+static inline uint32_t live_keys(const Attention *a, uint64_t j) { return (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc); }
 
 static inline uint64_t group_size(const Attention *a) { return a->shape.heads / a->shape.kv_heads; }   /* query heads per K/V head */
 static inline Grid one_block_per_key_block(const Attention *a) { return (Grid){key_blocks(a), a->shape.kv_heads, a->shape.batch}; }

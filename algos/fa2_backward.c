@@ -62,7 +62,7 @@ static void zero_keys_block(Block *b, const void *arguments, uint64_t j)
 {
     const Backward *f = arguments;
     const Attention *a = f->attention;
-    const uint32_t rows = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc);
+    const uint32_t rows = live_keys(a, j);
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *zero = register_tile(b, "0", a->shape.dtype, a->Bc, (uint32_t)a->shape.head_dim);
     zero_rows(w, b, f->dK_sum, 1, j * a->Bc, zero, rows);
@@ -152,7 +152,7 @@ static void key_block(Stream *w, const Backward *f, const Tiles *t, Tile *dk, Ti
 {
     const Attention *a = f->attention;
     const BlockRange queries = visible_query_blocks(a, j);
-    const uint32_t rows = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc), d = (uint32_t)a->shape.head_dim;
+    const uint32_t rows = live_keys(a, j), d = (uint32_t)a->shape.head_dim;
     fill(w, dk, rows, d, 0.0);
     fill(w, dv, rows, d, 0.0);
     if (queries.first < queries.end && group_size(a) > 0) {

@@ -199,7 +199,7 @@ static void fa4_block(Block *b, const void *arguments, uint64_t j)
     const Attention *a = launched->attention;
     const Fa4 f = declare(b, launched);
     const BlockRange queries = query_blocks_of(a, j);
-    const uint32_t rows = (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc), d = (uint32_t)a->shape.head_dim;
+    const uint32_t rows = live_keys(a, j), d = (uint32_t)a->shape.head_dim;
     fill(f.compute, f.dk, rows, d, 0.0);
     fill(f.compute, f.dv, rows, d, 0.0);
     if (queries.first < queries.end && group_size(a) > 0) {

@@ -22,7 +22,7 @@ static void gather_rows(Stream *w, const Attention *a, Tensor *scores, Tensor *q
 {
     Block *b = w->block;
     Tile *z = dropped ? keep_tile(b, a, a->Br) : NULL;
-    fill(w, sum, (uint32_t)min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc), (uint32_t)a->shape.head_dim, 0.0);
+    fill(w, sum, live_keys(a, j), (uint32_t)a->shape.head_dim, 0.0);
     for (uint64_t head = 0; head < group_size(a); head++) {
         b->member = head;
         for (uint64_t i = 0; i < query_blocks(a); i++) {

@@ -133,7 +133,7 @@ static void split_keys_block(Block *b, const void *arguments, uint64_t i)
     const BlockRange keys = visible_key_blocks(a, i);
     if (keys.first < keys.end) load(t.stream, q, a->Q, i * a->Br);
     for (uint64_t j = keys.first; j < keys.end; j++) {
-        const uint64_t live = ceil_div(min_u64(a->Bc, a->shape.seqlen_k - j * a->Bc), slice); /* warps that have keys */
+        const uint64_t live = ceil_div(live_keys(a, j), slice); /* warps that have keys */
         for (uint32_t w = 0; w < live; w++) partial_result(a, &warp[w], q, i, j * a->Bc + (uint64_t)w * slice);
         for (uint32_t w = 0; w < warps; w++) barrier_arrive(warp[w].stream, written);
         barrier_sync(t.stream, written);

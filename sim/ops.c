@@ -385,26 +385,28 @@ void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col)
     report(w, OP_CONVERT, y, x, NULL, NULL);
 }
 
-void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
+/* What both maxima count; false when nothing is to be done. */
+static bool begin_row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
 {
-    if (!alive(w) || !same_shape(w, OP_ROW_MAX, m_old, x->rows, 1)) return;
+    if (!alive(w) || !same_shape(w, OP_ROW_MAX, m_old, x->rows, 1)) return false;
     set_shape(w, m_new, x->rows, 1);
     op_count_elements(w, OP_ROW_MAX, x->area);
     op_count_touch(w, x, 1);
     op_count_touch(w, m_old, 1);
     op_count_touch(w, m_new, 1);
+    return true;
+}
+
+void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
+{
+    if (!begin_row_max(w, m_new, m_old, x)) return;
     if (math_of(w) != NULL && alive(w)) math_of(w)->row_max(matrix(m_new), matrix(m_old), matrix(x));
     report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
 }
 
 bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, bool assumed)
 {
-    if (!alive(w) || !same_shape(w, OP_ROW_MAX, m_old, x->rows, 1)) return assumed;
-    set_shape(w, m_new, x->rows, 1);
-    op_count_elements(w, OP_ROW_MAX, x->area);
-    op_count_touch(w, x, 1);
-    op_count_touch(w, m_old, 1);
-    op_count_touch(w, m_new, 1);
+    if (!begin_row_max(w, m_new, m_old, x)) return assumed;
     bool moved = assumed;
     if (math_of(w) != NULL && alive(w)) moved = math_of(w)->row_max_lagging(matrix(m_new), matrix(m_old), matrix(x), threshold);
     report(w, OP_ROW_MAX, m_new, m_old, x, NULL);

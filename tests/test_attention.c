@@ -22,16 +22,6 @@ typedef struct {
 
 /* ------------------------------------------------------------------------------------------------------- bands and blocks */
 
-/* attention.h in words: bottom-right alignment unless top-left is asked for, windows inclusive and bottom-right, -1 unbounded. */
-static bool sees(const AttentionShape *s, uint64_t i, uint64_t j)
-{
-    const int64_t key = (int64_t)j, own = (int64_t)i + (int64_t)s->seqlen_k - (int64_t)s->seqlen_q;
-    if (s->mask == MASK_CAUSAL && key > own) return false;
-    if (s->mask == MASK_CAUSAL_TOP_LEFT && key > (int64_t)i) return false;
-    if (s->window_left >= 0 && own - key > s->window_left) return false;
-    return s->window_right < 0 || key - own <= s->window_right;
-}
-
 static void check_band(Context *x, const AttentionShape *s)
 {
     const Band band = attention_band(s);

@@ -118,21 +118,6 @@ static void small_grid(Context *x)
                     }
 }
 
-static void random_mask(AttentionShape *shape, uint64_t *random)
-{
-    const uint64_t longest = max_u64(max_u64(shape->seqlen_q, shape->seqlen_k), 1);
-    shape->mask = (MaskKind)random_between(random, 0, 2);
-    shape->window_left = random_between(random, 0, 1) ? -1 : (int64_t)random_between(random, 0, longest);
-    shape->window_right = random_between(random, 0, 1) ? -1 : (int64_t)random_between(random, 0, longest);
-}
-
-static void random_heads(AttentionShape *shape, uint64_t *random, uint64_t most)
-{
-    shape->batch = random_between(random, 0, 9) ? random_between(random, 1, 2) : 0;
-    shape->kv_heads = random_between(random, 1, most);
-    shape->heads = shape->kv_heads * random_between(random, random_between(random, 0, 9) ? 1 : 0, most);
-}
-
 static const ElementType element_types[] = {ELEMENT_F64, ELEMENT_F32, ELEMENT_BF16};
 
 static void small_random(Context *x, int cases)
@@ -163,17 +148,6 @@ static void long_softmax_rows(Context *x)
             const CountCase c = {&algorithm_standard, shape, {2, 2}, Nk % 2 ? L2_IDEAL : L2_NONE};
             check_ways(x, &c, &small, true);
         }
-}
-
-/* A length near a block edge, a prime, or anything. */
-static uint64_t random_length(uint64_t *random, uint64_t block)
-{
-    static const uint64_t primes[] = {1, 2, 3, 7, 31, 61, 127, 131, 257, 509, 521, 1021};
-    switch (random_between(random, 0, 3)) {
-    case 0: return primes[random_between(random, 0, sizeof primes / sizeof primes[0] - 1)];
-    case 1: return random_between(random, 0, 700);
-    default: return block * random_between(random, 1, 5) + random_between(random, 0, 2) - 1;    /* one less, equal, one more */
-    }
 }
 
 static void wide_random(Context *x, int cases)

@@ -13,6 +13,7 @@
 /* label: golden */
 #include "test.h"
 
+#include "support/count_case.h"
 #include "support/golden_case.h"
 
 #include "algos/oracle.h"
@@ -131,16 +132,6 @@ static const FieldCase cases[] = {
 };
 
 /* ------------------------------------------------------------------------------------------------------------ the definition */
-
-/* Whether query i sees key j: bottom-right alignment, windows inclusive, -1 unbounded. */
-static bool sees(const AttentionShape *s, uint64_t i, uint64_t j)
-{
-    const int64_t own = (int64_t)i + (int64_t)s->seqlen_k - (int64_t)s->seqlen_q, key = (int64_t)j;
-    if (s->mask == MASK_CAUSAL && key > own) return false;
-    if (s->mask == MASK_CAUSAL_TOP_LEFT && j > i) return false;
-    if (s->window_left >= 0 && key < own - s->window_left) return false;
-    return s->window_right < 0 || key <= own + s->window_right;
-}
 
 static double score(const AttentionShape *s, const double *q, const double *k)
 {

@@ -36,16 +36,6 @@ typedef struct {
     double q[LARGEST], k[LARGEST], v[LARGEST], d_o[LARGEST];
 } Problem;
 
-/* Bottom-right alignment, windows inclusive, -1 unbounded. */
-static bool sees(const AttentionShape *s, uint64_t i, uint64_t j)
-{
-    const int64_t own = (int64_t)i + (int64_t)s->seqlen_k - (int64_t)s->seqlen_q, key = (int64_t)j;
-    if (s->mask == MASK_CAUSAL && key > own) return false;
-    if (s->mask == MASK_CAUSAL_TOP_LEFT && j > i) return false;
-    if (s->window_left >= 0 && key < own - s->window_left) return false;
-    return s->window_right < 0 || key <= own + s->window_right;
-}
-
 static double dot(const double *a, const double *b, uint64_t d)
 {
     double sum = 0;

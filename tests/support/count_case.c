@@ -32,3 +32,37 @@ uint64_t random_between(uint64_t *state, uint64_t low, uint64_t high)
     z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
     return low + (z ^ (z >> 31)) % (high - low + 1);
 }
+
+uint64_t random_length(uint64_t *random, uint64_t block)
+{
+    static const uint64_t primes[] = {1, 2, 3, 7, 31, 61, 127, 131, 257, 509, 521, 1021};
+    switch (random_between(random, 0, 3)) {
+    case 0: return primes[random_between(random, 0, sizeof primes / sizeof primes[0] - 1)];
+    case 1: return random_between(random, 0, 700);
+    default: return block * random_between(random, 1, 5) + random_between(random, 0, 2) - 1;    /* one less, equal, one more */
+    }
+}
+
+void random_mask(AttentionShape *shape, uint64_t *random)
+{
+    const uint64_t longest = max_u64(max_u64(shape->seqlen_q, shape->seqlen_k), 1);
+    shape->mask = (MaskKind)random_between(random, 0, 2);
+    shape->window_left = random_between(random, 0, 1) ? -1 : (int64_t)random_between(random, 0, longest);
+    shape->window_right = random_between(random, 0, 1) ? -1 : (int64_t)random_between(random, 0, longest);
+}
+
+void random_heads(AttentionShape *shape, uint64_t *random, uint64_t most)
+{
+    shape->batch = random_between(random, 0, 9) ? random_between(random, 1, 2) : 0;
+    shape->kv_heads = random_between(random, 1, most);
+    shape->heads = shape->kv_heads * random_between(random, random_between(random, 0, 9) ? 1 : 0, most);
+}
+
+bool sees(const AttentionShape *s, uint64_t i, uint64_t j)
+{
+    const int64_t own = (int64_t)i + (int64_t)s->seqlen_k - (int64_t)s->seqlen_q, key = (int64_t)j;
+    if (s->mask == MASK_CAUSAL && key > own) return false;
+    if (s->mask == MASK_CAUSAL_TOP_LEFT && j > i) return false;
+    if (s->window_left >= 0 && key < own - s->window_left) return false;
+    return s->window_right < 0 || key <= own + s->window_right;
+}

@@ -19,7 +19,16 @@ bool count_walk(AttentionRun *run, const CountCase *c, MachineConfig config, con
 /* "fa2 B=1 H=4/2 Nq=5 Nk=7 d=3 Br=2 Bc=4 causal window -1,-1 bf16 l2 none" */
 void count_case_name(const CountCase *c, char *text, size_t size);
 
+/* Whether query i sees key j, from the words of attention.h: bottom-right alignment unless top-left is asked for, windows inclusive and
+ * bottom-right, -1 unbounded. */
+bool sees(const AttentionShape *s, uint64_t i, uint64_t j);
+
 /* Deterministic pseudo-random numbers for choosing shapes (splitmix64): uniform in low .. high. */
 uint64_t random_between(uint64_t *state, uint64_t low, uint64_t high);
+/* A length near a block edge, a prime, or anything. */
+uint64_t random_length(uint64_t *random, uint64_t block);
+/* Any mask and window; any batch (also none) and heads, up to `most` K/V heads with up to `most` query heads each (also none). */
+void random_mask(AttentionShape *shape, uint64_t *random);
+void random_heads(AttentionShape *shape, uint64_t *random, uint64_t most);
 
 #endif
