@@ -85,6 +85,7 @@ const char *unit_name(Unit unit);
 /* How long one launch takes on the whole chip, in cycles of the tensor clock (launch_time.h). */
 typedef struct {
     uint64_t cycles;                    /* the longest of the three below */
+    uint64_t nanoseconds;               /* they take, at the clock that the power limit leaves */
     uint64_t sm_cycles;                 /* until the last block ends */
     uint64_t l2_cycles, hbm_cycles;     /* what moving the launch's bytes takes at full bandwidth */
     uint64_t blocks_per_sm;
@@ -126,7 +127,7 @@ typedef struct Tile Tile;
 typedef struct {
     Operation operation;
     const Stream *stream;
-    TensorInstruction instruction;      /* of a product */
+    TensorInstruction instruction;      /* the kernel's class of them */
     const Tensor *tensor;               /* of a load, store or atomic addition */
     bool async;                         /* the stream goes on at once */
     const Tile *read[EVENT_TILES];

@@ -52,7 +52,8 @@ static inline void report_copy(const Stream *w, Operation operation, const Tile 
 {
     const Machine *machine = w->block->machine;
     if (machine->config.observe == NULL) return;
-    const Event event = {.operation = operation, .stream = w, .async = w->async_copy, .tensor = tensor, .read = {read}, .written = {written}};
+    const Event event = {.operation = operation, .stream = w, .instruction = w->block->kernel->instruction, .async = w->async_copy, .tensor = tensor,
+                         .read = {read}, .written = {written}};
     machine->config.observe(machine->config.observer, &event);
 }
 
