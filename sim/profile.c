@@ -85,6 +85,7 @@ static const ProfileKey keys[] = {
     {KEY(mufu_ops_per_cycle_per_sm), "op/cycle", "SM", 1, 1024, NO, YES, "exp2, reciprocal and other special functions"},
     {KEY(issue_slots_per_cycle_per_sm), "instructions/cycle", "SM", 1, 64, NO, YES, "warp instructions issued by all schedulers"},
     {KEY(issue_interval_millicycles_per_warp), "millicycles", "warp", 0, 100000, YES, NO, "how often one warp alone issues a dependent instruction"},
+    {KEY(independent_interval_millicycles_per_warp), "millicycles", "warp", 0, 100000, YES, NO, "the same of instructions that do not wait for one another"},
     {KEY(matmul_startup_cycles), "cycles", "access", 0, 10000, YES, NO, "time of an asynchronous matrix product beyond its own"},
     {KEY(mma_sync_startup_cycles), "cycles", "access", 0, 10000, YES, NO, "time of a product by mma.sync beyond its own"},
     {KEY(wgmma_queue_instructions), "instructions", "warp", 1, 1000, NO, YES, "wgmma instructions issued ahead of their execution"},

@@ -54,6 +54,7 @@ typedef struct {
     uint64_t issue_slots_per_cycle_per_sm;      /* warp instructions: one per scheduler */
     uint64_t smem_bytes_per_cycle_per_sm;
     uint64_t issue_interval_millicycles_per_warp;   /* one warp alone issues a dependent instruction this often */
+    uint64_t independent_interval_millicycles_per_warp; /* the same of instructions that do not wait for one another */
     uint64_t matmul_startup_cycles;             /* from the issue of an asynchronous matrix product to its first result, beyond its own time */
     uint64_t mma_sync_startup_cycles;           /* the same of a product by mma.sync: first fragments from shared memory, first result */
     uint64_t wgmma_queue_instructions;          /* wgmma instructions that a warpgroup can have issued before they run */
