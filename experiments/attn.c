@@ -288,7 +288,7 @@ static void write_time(Report *report, Run *run, const AttentionRun *ran, const 
         for (int unit = 0; unit < UNIT_KINDS; unit++) sum.busy[unit] += time->busy[unit];
         if (i == 0 || time->cycles > longest->cycles) longest = time;
     }
-    const double microseconds = (double)sum.cycles * 1e6 / (double)hw->tensor_clock_hz;
+    const double microseconds = (double)machine_nanoseconds(&ran->machine) / 1e3;
     Table *t = run->time = run_table(report, &time_spec);
     table_row(t);
     cell_count(t, sum.cycles);

@@ -146,11 +146,12 @@ static Cost matmul_cost(const Profile *profile, const Event *event)
     return cost;
 }
 
-/* Bytes per cycle that one SM draws from L2. */
-static uint64_t copy_rate(const Profile *profile)
+/* Cycles in which one SM draws so many bytes from L2; both rates in millions, so that the product stays below 2^64. */
+static uint64_t copy_cycles(const Profile *profile, uint64_t bytes)
 {
-    if (profile->l2_bytes_per_second_per_sm == PROFILE_UNLIMITED) return PROFILE_UNLIMITED;
-    return max_u64(profile->l2_bytes_per_second_per_sm / profile->tensor_clock_hz, 1);
+    const uint64_t rate = profile->l2_bytes_per_second_per_sm;
+    if (rate == PROFILE_UNLIMITED) return 0;
+    return ceil_div(bytes * (profile->tensor_clock_hz / 1000000), max_u64(rate / 1000000, 1));
 }
 
 static Cost copy_cost(const Profile *profile, const Event *event)
@@ -159,7 +160,7 @@ static Cost copy_cost(const Profile *profile, const Event *event)
     const Tile *tile = is_load ? event->written[0] : event->read[0];
     const uint64_t bytes = tile_elements_here(tile) * element_bytes(event->tensor->type);
     Cost cost = {0};
-    cost.occupancy[UNIT_COPY] = cycles_at(bytes, copy_rate(profile));
+    cost.occupancy[UNIT_COPY] = copy_cycles(profile, bytes);
     if (event->operation == OP_ATOMIC_ADD && tile->space == SPACE_SHARED)       /* the one copy that the FlashAttention-4 paper charges there */
         cost.occupancy[UNIT_SHARED] = cycles_at(bytes, profile->smem_bytes_per_cycle_per_sm);
     if (event->instruction == TENSOR_MMA_SYNC && event->async) cost.issue = chain_cycles(event->stream, fragment_instructions(bytes), profile->issue_interval_millicycles_per_warp);

@@ -235,6 +235,8 @@ static void name_bound(const Timing *t, LaunchTime *time)
 {
     time->cycles = max_u64(time->sm_cycles, max_u64(time->l2_cycles, time->hbm_cycles));
     time->bound = time->cycles == time->sm_cycles ? critical_path_bound(&t->path) : time->cycles == time->hbm_cycles ? "HBM" : "L2";
+    const bool shared = t->profile.l2_bytes_per_second_per_sm < t->machine->profile->l2_bytes_per_second_per_sm;
+    if (shared && time->bound == unit_name(UNIT_COPY)) time->bound = "L2";      /* each SM copies as fast as its share of L2 lets it */
 }
 
 static bool resident_blocks(Timing *t, const LaunchRecord *record)

@@ -429,6 +429,13 @@ static void add_row(Totals *totals, const LedgerRow *row, Status *status)
     sum_into(&totals->sm_to_l2_bytes, checked_mul(t->sm_to_l2, bytes, "sm_to_l2_bytes", status), "sm_to_l2_bytes", status);
 }
 
+uint64_t machine_nanoseconds(const Machine *machine)
+{
+    uint64_t sum = machine->launch_count > 0 ? machine->profile->launch_nanoseconds : 0;
+    for (uint32_t i = 0; i < machine->launch_count; i++) sum = checked_add(sum, machine->launches[i].time.nanoseconds, "nanoseconds", machine->status);
+    return sum;
+}
+
 static void add_launch(Totals *totals, const LaunchRecord *launch_record, Status *status)
 {
     const Counts *c = &launch_record->counts;

@@ -209,6 +209,9 @@ typedef struct {
     uint64_t blocks, heads, batch;
 } Grid;
 
+/* Timed launches one after the other, in nanoseconds: the chip launches the next while one runs, so only the first is waited for. */
+uint64_t machine_nanoseconds(const Machine *machine);
+
 /* Walks the grid, block by block, and appends to the ledger. False when the machine has failed (also earlier). */
 bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments);
 

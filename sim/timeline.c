@@ -123,7 +123,7 @@ typedef struct {
     uint32_t *issuer;                           /* [count]: the operation that its stream had then waited for */
     uint32_t stream_head[TIMELINE_STREAMS];
     uint64_t stream_free[TIMELINE_STREAMS];
-    uint32_t stream_last[TIMELINE_STREAMS];     /* the operation that set stream_free */
+    uint32_t stream_last[TIMELINE_STREAMS];     /* the operation that set stream_free, but for issuing others since; or none */
     uint32_t stream_queued[TIMELINE_STREAMS];   /* the asynchronous operation whose start the stream waits for: the queue is full */
     Queue async[TIMELINE_STREAMS][UNIT_KINDS];
     uint64_t unit_free[UNIT_KINDS];
@@ -151,6 +151,13 @@ static Unit main_unit(const TimedOperation *operation)
     return (Unit)best;
 }
 
+/* When what `done` made can be used: by another stream once a barrier has told it. */
+static uint64_t ready_for(const Timeline *timeline, const TimedOperation *done, const TimedOperation *user)
+{
+    const bool barrier = done->operation == OP_ARRIVE;          /* waits for itself: OP_SYNC */
+    return done->end + (done->stream != user->stream && !barrier ? timeline->profile->barrier_latency_cycles : 0);
+}
+
 /* When the operation could start; false if it still depends on one that has not started. */
 static bool examine(const Simulation *s, uint32_t index, uint64_t issued, uint32_t issuer, Candidate *candidate)
 {
@@ -160,8 +167,9 @@ static bool examine(const Simulation *s, uint32_t index, uint64_t issued, uint32
     for (uint32_t i = 0; i < operation->dependency_count; i++) {
         const uint32_t other = timeline->dependencies[operation->first_dependency + i];
         if (!is_done(&timeline->operations[other])) return false;
-        if (timeline->operations[other].end > candidate->ready) {
-            candidate->ready = timeline->operations[other].end;
+        const uint64_t ready = ready_for(timeline, &timeline->operations[other], operation);
+        if (ready > candidate->ready) {
+            candidate->ready = ready;
             candidate->wait = WAIT_TILE;
             candidate->waited_for = other;
         }
@@ -206,10 +214,7 @@ static void issue_async(Simulation *s, uint16_t stream)
         Queue *queue = &s->async[stream][main_unit(&timeline->operations[index])];
         s->issued[index] = s->stream_free[stream];
         s->issuer[index] = s->stream_last[stream];
-        if (cost->issue > 0) {
-            s->stream_free[stream] += cost->issue;
-            s->stream_last[stream] = index;
-        }
+        s->stream_free[stream] += cost->issue;
         if (cost->queued_at > 0) s->stream_queued[stream] = index;
         s->next_async[index] = NO_OPERATION;
         if (queue->head == NO_OPERATION) queue->head = index;
@@ -285,7 +290,7 @@ static void link_streams(Simulation *s)
     Timeline *timeline = s->timeline;
     uint32_t last[TIMELINE_STREAMS];
     for (int stream = 0; stream < TIMELINE_STREAMS; stream++) {
-        s->stream_head[stream] = s->stream_queued[stream] = last[stream] = NO_OPERATION;
+        s->stream_head[stream] = s->stream_queued[stream] = s->stream_last[stream] = last[stream] = NO_OPERATION;
         for (int unit = 0; unit < UNIT_KINDS; unit++) s->async[stream][unit] = (Queue){.head = NO_OPERATION, .tail = NO_OPERATION};
     }
     for (uint32_t i = 0; i < timeline->count; i++) {
@@ -360,11 +365,9 @@ CriticalPath timeline_critical_path(const Timeline *timeline)
     uint32_t at = last_to_end(timeline);
     for (;;) {
         const TimedOperation *operation = &timeline->operations[at];
-        if (until > operation->start) {         /* not so where a stream only waited for it to be issued */
-            charge(&path, operation, until - operation->start);
-            until = operation->start;
-        }
-        if (until == 0 || operation->wait == WAIT_NOTHING) break;
+        charge(&path, operation, until - operation->start);
+        until = operation->start;
+        if (until == 0 || operation->wait == WAIT_NOTHING || operation->waited_for == NO_OPERATION) break;
         at = operation->waited_for;
     }
     path.latency += until;
