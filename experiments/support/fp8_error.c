@@ -1,6 +1,7 @@
 /* fp8_error.c - see fp8_error.h. */
 #include "fp8_error.h"
 
+#include "algos/run.h"
 #include "sim/checked.h"
 #include "sim/hadamard.h"
 #include "sim/math_functions.h"
@@ -51,18 +52,22 @@ enum { FIRST_STREAM = 16, STREAMS_PER_TENSOR = 3, SIGN_STREAM = 64 };
 
 static const double OUTLIER_SHARE = 0.001, OUTLIER_DEVIATION = 10.0;
 
-static void fill_with_outliers(Matrix x, uint64_t seed, uint64_t tensor)
+static uint64_t fill_with_outliers(Matrix x, uint64_t seed, uint64_t tensor)
 {
     const uint64_t base = FIRST_STREAM + STREAMS_PER_TENSOR * tensor;
     const uint32_t below = (uint32_t)(OUTLIER_SHARE * 4294967296.0);
+    uint64_t outliers = 0;
     for (uint32_t c = 0; c < x.cols; c++) {
         const uint64_t first = (uint64_t)c << 32;           /* so that row r is the same for every number of rows */
         float *values = f32_column(x, c);
         normal_fill_f32(values, x.rows, seed, base, first);
-        for (uint32_t r = 0; r < x.rows; r++)
-            if (philox_element(seed, base + 2, first + r) < below)
-                values[r] = (float)(normal_element(seed, base, first + r) + OUTLIER_DEVIATION * normal_element(seed, base + 1, first + r));
+        for (uint32_t r = 0; r < x.rows; r++) {
+            if (philox_element(seed, base + 2, first + r) >= below) continue;
+            values[r] = (float)(normal_element(seed, base, first + r) + OUTLIER_DEVIATION * normal_element(seed, base + 1, first + r));
+            outliers++;
+        }
     }
+    return outliers;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- attention */
@@ -128,7 +133,7 @@ bool fp8_case_init(Fp8Case *c, uint64_t seed, uint32_t N, uint32_t queries, uint
     Matrix *const tensors[] = {&c->Q, &c->K, &c->V};
     for (uint64_t i = 0; i < 3; i++) {
         *tensors[i] = new_matrix(c, N, d, sizeof(float), status);
-        if (tensors[i]->data != NULL) fill_with_outliers(*tensors[i], seed, i);
+        if (tensors[i]->data != NULL) c->outliers += fill_with_outliers(*tensors[i], seed, i);
     }
     c->q = new_matrix(c, N, d, sizeof(float), status);
     c->k = new_matrix(c, N, d, sizeof(float), status);
@@ -329,11 +334,15 @@ static double score_error(Fp8Case *c)
     return sqrt(sum / c->queries);
 }
 
+double fp8_max_over_rms(Fp8Case *c, bool rotated)
+{
+    round_operand(c, c->v[0], c->Q, OPERAND_EXACT, SCALE_NONE, rotated);
+    return (double)matrix_extent(c->v[0]).largest / root_mean_square(c->v[0], (Matrix){0});
+}
+
 Fp8OperandError fp8_operand_error(Fp8Case *c, Fp8Recipe recipe)
 {
-    Fp8OperandError error = {0};
-    round_operand(c, c->v[0], c->Q, OPERAND_EXACT, recipe.scales, recipe.rotate_qk);
-    error.max_over_rms = (double)matrix_extent(c->v[0]).largest / root_mean_square(c->v[0], (Matrix){0});
+    Fp8OperandError error = {.max_over_rms = fp8_max_over_rms(c, recipe.rotate_qk)};    /* leaves Q or Q J in c->v[0] */
     if (recipe.qk == OPERAND_E4M3 || recipe.qk == OPERAND_INT8) {
         quantise_matrix(c->q, c->v[0], quantised(recipe.qk), recipe.scales, FP8_BLOCK_ROWS, c->descale);
         error.levels = count_levels(c->q, recipe.qk);
@@ -398,4 +407,55 @@ bool fp8_rotation_error(const Fp8Case *c, RotationError *error, Status *status)
     }
     for (int i = 0; i < COUNT; i++) alloc_free(c->alloc, x[i].data);
     return status_ok(status);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ the kernel */
+
+static void set_tensor(const Machine *machine, Tensor *tensor, Matrix from)
+{
+    for (uint32_t r = 0; r < from.rows; r++)
+        for (uint32_t c = 0; c < from.cols; c++) tensor_set(machine, tensor, (uint64_t)r * from.cols + c, (double)f32_column(from, c)[r]);
+}
+
+static double tensor_error(const Machine *machine, const Tensor *o, Matrix exact)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < exact.rows; r++)
+        for (uint32_t c = 0; c < exact.cols; c++) {
+            const double difference = tensor_value(machine, o, (uint64_t)r * exact.cols + c) - f64_column(exact, c)[r];
+            sum += difference * difference;
+        }
+    return sqrt(sum / ((double)exact.rows * exact.cols));
+}
+
+bool fp8_kernel_error(const Fp8Case *c, const Profile *chip, ScaleGranularity scales, Rotation rotation, double *error, Status *status)
+{
+    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {FP8_BLOCK_ROWS, FP8_BLOCK_ROWS},
+                            .config = {.mode = MODE_NUMERIC, .l2 = L2_IDEAL, .precision = PRECISION_F32}};
+    AttentionShape shape = attention_shape(c->N, c->d);
+    AttentionRun run;
+    shape.seqlen_q = c->queries;
+    shape.dtype = ELEMENT_E4M3;
+    shape.fp8.scales = scales;
+    shape.fp8.rotation = rotation;
+    shape.fp8.seed = c->seed;
+    shape.fp8.source = ELEMENT_F32;
+    bool ok = attention_run_prepare(&run, &setup, &shape, c->alloc, status);
+    if (ok) {
+        set_tensor(&run.machine, run.attention.Q, rows_of(c->Q, 0, c->queries, sizeof(float)));
+        set_tensor(&run.machine, run.attention.K, c->K);
+        set_tensor(&run.machine, run.attention.V, c->V);
+        ok = attention_run_forward(&run);
+    }
+    if (ok) *error = tensor_error(&run.machine, run.attention.O, c->exact);
+    attention_run_free(&run);
+    return ok;
+}
+
+LaggingP fp8_lagging_p(double x, double threshold, uint32_t offset)
+{
+    const double reference = x > threshold ? x : 0.0, unit = exp2_f64((double)offset);
+    const double p0 = unit * exp2_f64(0.0 - reference), p1 = unit * exp2_f64(x - reference);
+    const double stored = (double)round_e4m3((float)p1, FP8_SATURATE);
+    return (LaggingP){.largest_p = p1, .saturates = p1 > 448.0, .exact = p1 / (p0 + p1), .output = stored / (p0 + p1)};
 }

@@ -14,8 +14,7 @@
 #ifndef ATTNLAB_FP8_ERROR_H
 #define ATTNLAB_FP8_ERROR_H
 
-#include "sim/alloc.h"
-#include "sim/quantise.h"
+#include "algos/attention.h"
 #include "sim/status.h"
 
 typedef enum { OPERAND_EXACT, OPERAND_BF16, OPERAND_E4M3, OPERAND_INT8 } OperandFormat;
@@ -39,6 +38,7 @@ typedef struct {
     Alloc *alloc;
     uint64_t seed;
     uint32_t N, queries, d;     /* the first `queries` of N rows of Q are computed */
+    uint64_t outliers;          /* in Q, K and V together */
     Matrix Q, K, V;             /* float32, column-major */
     Matrix exact;               /* queries x d, float64 */
     Matrix q, k, v[FP8_V_KINDS];    /* rounded operands */
@@ -66,6 +66,23 @@ typedef struct {
 } Fp8OperandError;
 
 Fp8OperandError fp8_operand_error(Fp8Case *c, Fp8Recipe recipe);
+
+/* The first of them alone. */
+double fp8_max_over_rms(Fp8Case *c, bool rotated);
+
+/* The error of FlashAttention-3's kernel (algos/fa3.c) on this machine model, all operands in E4M3: P is rounded against the running maximum, times 2^8, and
+ * blocks are tiles of 128 x 128. */
+bool fp8_kernel_error(const Fp8Case *c, const Profile *chip, ScaleGranularity scales, Rotation rotation, double *error, Status *status);
+
+/* One query, two key tiles of one key each, log2 scores 0 and then x, V = 0 and 1, P stored in E4M3 as 2^offset P, the reference kept at 0 while x <= threshold
+ * (FlashAttention-4's conditional rescaling, §5.3). l is summed before P is rounded, as kernels do. */
+typedef struct {
+    double largest_p;           /* 2^(x + offset), or 2^offset if the reference moved */
+    bool saturates;             /* it is past 448 */
+    double exact, output;       /* O */
+} LaggingP;
+
+LaggingP fp8_lagging_p(double x, double threshold, uint32_t offset);
 
 /* The largest of |(Q J)(K J)ᵀ - Q Kᵀ|, |P (V J) Jᵀ - P V| and |J Jᵀ - I|, in float64, P = softmax(Q Kᵀ / sqrt(d)). */
 typedef struct {
