@@ -1,5 +1,6 @@
 /* hadamard.c - see hadamard.h; the butterfly is in hadamard_body.h. */
 #include "hadamard.h"
+#include "keep_loop.h"
 #include "philox.h"
 
 #include <math.h>

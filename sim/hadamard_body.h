@@ -12,6 +12,7 @@ static void NAMED(stage)(REAL *strip, uint32_t block, uint32_t h)
     for (uint32_t first = 0; first < block; first += 2 * h)
         for (uint32_t c = first; c < first + h; c++) {
             REAL *restrict upper = strip + c * LANES, *restrict lower = strip + (c + h) * LANES;
+            KEEP_LOOP
             for (int i = 0; i < LANES; i++) {
                 const REAL a = upper[i], b = lower[i];
                 upper[i] = a + b;
@@ -27,7 +28,11 @@ static void NAMED(take)(REAL *restrict strip, Matrix x, uint32_t row, uint32_t f
     for (uint32_t c = 0; c < block; c++) {
         const REAL *restrict from = (const REAL *)x.data + (first + c) * x.ld + row;
         const REAL sign = signs == NULL ? (REAL)1 : (REAL)signs[first + c];
-        for (uint32_t i = 0; i < LANES; i++) strip[c * LANES + i] = i < rows ? from[i] * sign : (REAL)0;
+        if (rows == LANES)
+            KEEP_LOOP
+            for (int i = 0; i < LANES; i++) strip[c * LANES + (uint32_t)i] = from[i] * sign;
+        else
+            for (uint32_t i = 0; i < LANES; i++) strip[c * LANES + i] = i < rows ? from[i] * sign : (REAL)0;
     }
 }
 
@@ -37,7 +42,11 @@ static void NAMED(give)(Matrix x, const REAL *restrict strip, uint32_t row, uint
     for (uint32_t c = 0; c < block; c++) {
         REAL *restrict to = (REAL *)x.data + (first + c) * x.ld + row;
         const REAL signed_factor = signs == NULL ? factor : factor * (REAL)signs[first + c];
-        for (uint32_t i = 0; i < rows; i++) to[i] = strip[c * LANES + i] * signed_factor;
+        if (rows == LANES)
+            KEEP_LOOP
+            for (int i = 0; i < LANES; i++) to[i] = strip[c * LANES + (uint32_t)i] * signed_factor;
+        else
+            for (uint32_t i = 0; i < rows; i++) to[i] = strip[c * LANES + i] * signed_factor;
     }
 }
 
