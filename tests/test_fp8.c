@@ -267,6 +267,11 @@ static void check_prepass(Context *x)
                         "a pass of its own gives the same bits as a fused one");
         check_u64(&x->test, fused.machine.launch_count, 1, "fused: one launch");
         check_u64(&x->test, own.machine.launch_count, scales == SCALE_TENSOR ? 10 : 4, "three, or nine, more");
+        if (ok && scales != SCALE_NONE) {
+            static const uint64_t of_k[] = {0, 1, 3, 90}, of_v[] = {0, 1, 3, 3};
+            check_u64(&x->test, fused.attention.k8.descale->rows, of_k[scales], "scales of K: 90 rows, blocks of 32");
+            check_u64(&x->test, fused.attention.v8.descale->rows, of_v[scales], "scales of V: never per row");
+        }
         attention_run_free(&fused);
         attention_run_free(&own);
     }
