@@ -1,6 +1,8 @@
 /* algorithm.c - the table of algorithms, block sizes, and the bridge to the closed forms. See algorithm.h. */
 #include "algorithm.h"
+#include "fp8.h"
 
+#include "sim/hadamard.h"
 #include "sim/suggest.h"
 
 #include <string.h>
@@ -132,6 +134,22 @@ CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a,
     return counted;
 }
 
+static CountedFp8 counted_fp8(const AttentionShape *s)
+{
+    static const CountedScales scales[] = {[SCALE_NONE] = COUNTED_SCALE_NONE, [SCALE_TENSOR] = COUNTED_SCALE_TENSOR, [SCALE_BLOCK] = COUNTED_SCALE_BLOCK,
+                                           [SCALE_ROW] = COUNTED_SCALE_ROW};
+    const bool codes = attention_quantises(s);
+    return (CountedFp8){.operands = is_fp8(s->dtype),
+                        .codes = codes,
+                        .scales = scales[s->fp8.scales],
+                        .rotate_qk = s->fp8.rotation != ROTATE_NONE,
+                        .rotate_v = s->fp8.rotation == ROTATE_QKV,
+                        .prepass = s->fp8.prepass,
+                        .stages = hadamard_stages((uint32_t)s->head_dim),
+                        .maxima_at_once = FP8_MAXIMA_AT_ONCE,
+                        .source_bytes = element_bytes(codes ? s->fp8.source : s->dtype)};
+}
+
 CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, const Machine *machine)
 {
     const AttentionShape *s = &a->shape;
@@ -156,5 +174,6 @@ CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, c
         .dropout = s->dropout_source != DROPOUT_NONE,
         .stored_mask = a->Z != NULL,
         .writes_mask = s->dropout_source == DROPOUT_STORED,
+        .fp8 = counted_fp8(s),
     };
 }

@@ -16,6 +16,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* FlashAttention-3 with FP8 operands. */
+typedef enum { COUNTED_SCALE_NONE, COUNTED_SCALE_TENSOR, COUNTED_SCALE_BLOCK, COUNTED_SCALE_ROW } CountedScales;
+typedef struct {
+    bool operands;                      /* of one byte: V is transposed, P has a scale of its own */
+    bool codes;                         /* Q, K, V came in another type */
+    CountedScales scales;
+    bool rotate_qk, rotate_v;
+    bool prepass;                       /* rounding is launches of its own */
+    uint64_t stages;                    /* of a butterfly: log2 of the largest power of two that divides d */
+    uint64_t source_bytes;              /* of Q, K, V before, and of O */
+    uint64_t maxima_at_once;            /* of blocks, compared by the kernel that finds the maximum of all */
+} CountedFp8;
+
 typedef struct {
     uint64_t batch, heads, kv_heads;
     uint64_t Nq, Nk, d;
@@ -29,6 +42,7 @@ typedef struct {
     bool dropout;                       /* the keep mask is regenerated from its seed ... */
     uint64_t kept_references;           /* FlashAttention-4: rows x key blocks, all heads, at which l and O were not rescaled: given by the data */
     bool stored_mask, writes_mask;      /* ... or read from HBM, one byte per element; the forward writes it first */
+    CountedFp8 fp8;
 } CountedProblem;
 
 /* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for
@@ -58,6 +72,7 @@ bool closed_form_standard(const CountedProblem *problem, ClosedForm *form, Statu
 bool closed_form_fa1(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Algorithm 1 as listed */
 bool closed_form_fa1_shipped(const CountedProblem *problem, ClosedForm *form, Status *status);
 bool closed_form_fa2(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Dao 2023, Algorithm 1 */
+bool closed_form_fa3(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Shah 2024; FP8: closed_forms_fp8.c */
 
 bool closed_form_standard_backward(const CountedBackward *problem, ClosedForm *form, Status *status);   /* 2022, Algorithm 3 */
 bool closed_form_fa2_backward(const CountedBackward *problem, ClosedForm *form, Status *status);        /* 2023, Algorithm 2 */

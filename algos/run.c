@@ -6,6 +6,8 @@ bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const Atten
     *run = (AttentionRun){.setup = *setup};
     machine_init(&run->machine, setup->profile, setup->config, alloc, status);
     if (!attention_check(shape, status)) return false;
+    if (attention_quantises(shape) && setup->algorithm != &algorithm_fa3)
+        return status_fail(status, STATUS_INFEASIBLE, "%s has no FP8 scales or rotation; fa3 has", setup->algorithm->name);
     if (setup->tiles.Br == 0 && !fitting_tiles(setup->algorithm, shape, setup->profile, alloc, &run->setup.tiles, status)) return false;
     if (!attention_init(&run->attention, &run->machine, shape, run->setup.tiles.Br, run->setup.tiles.Bc)) return false;
     run->problem = counted_problem(setup->algorithm, &run->attention, &run->machine);

@@ -124,10 +124,25 @@ static const TableSpec *const tables[] = {&gantt_spec, &fa4_params_spec, &ledger
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
-static bool refuse_what_is_missing(const Options *o, Status *status)
+/* FP8: only FlashAttention-3 computes in it, and only its forward pass scales and rotates. */
+static bool fp8_options(const Options *o, const Algorithm *algorithm, Fp8Options *fp8, Status *status)
 {
-    if (o->mode == OPTION_MODE_NUMERIC && (o->dtype == ELEMENT_E4M3 || o->dtype == ELEMENT_E5M2))
-        return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8 can only be counted in this version; numeric: f64, f32, bf16, fp16");
+    static const OptionId ids[] = {OPTION_QUANTISE, OPTION_ROTATE, OPTION_PREPASS};
+    const bool fp8_kernel = algorithm == &algorithm_fa3 && o->pass == OPTION_PASS_FWD;
+    *fp8 = attention_shape(1, 1).fp8;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (o->given[ids[i]] && !(fp8_kernel && is_fp8(o->dtype)))
+            return status_fail(status, STATUS_USAGE, "%s: not allowed with %s --pass %s --dtype %s; only the forward pass of fa3 with --dtype fp8 has it",
+                               option_name(ids[i]), algorithm->name, option_choice(OPTION_PASS, (int)o->pass), option_choice(OPTION_DTYPE, (int)o->dtype));
+    if (!is_fp8(o->dtype)) return true;
+    if (o->mode == OPTION_MODE_NUMERIC && !fp8_kernel)
+        return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8: %s --pass %s can only be counted; fa3 computes its forward pass in FP8", algorithm->name,
+                           option_choice(OPTION_PASS, (int)o->pass));
+    if (!fp8_kernel) return true;
+    fp8->scales = o->quantise;
+    fp8->rotation = o->rotate;
+    fp8->prepass = o->prepass == OPTION_PREPASS_KERNEL;
+    fp8->seed = o->seed;
     return true;
 }
 
@@ -155,7 +170,7 @@ static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options
     return true;
 }
 
-static AttentionShape point_shape(const Options *o, const OptionPoint *point)
+static AttentionShape point_shape(const Options *o, const Fp8Options *fp8, const OptionPoint *point)
 {
     AttentionShape shape = attention_shape(point->seqlen, point->head_dim);
     shape.batch = point->batch;
@@ -166,6 +181,7 @@ static AttentionShape point_shape(const Options *o, const OptionPoint *point)
     shape.window_left = o->window_left;
     shape.window_right = o->window_right;
     shape.dtype = o->dtype;
+    shape.fp8 = *fp8;
     if (o->given[OPTION_SCALE]) shape.softmax_scale = o->scale;
     if (o->dropout > 0.0) shape.dropout_source = DROPOUT_SEED;
     shape.dropout = (Dropout){.p = o->dropout, .seed = o->seed};
@@ -391,9 +407,15 @@ static bool timeline_options(const Options *o, const Algorithm *algorithm, Statu
     return true;
 }
 
-static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const Fa4Options *fa4, const OptionPoint *point)
+/* What belongs to some algorithms only. */
+typedef struct {
+    Fp8Options fp8;
+    Fa4Options fa4;
+} SpecialOptions;
+
+static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const SpecialOptions *special, const OptionPoint *point)
 {
-    const AttentionShape shape = point_shape(cx->options, point);
+    const AttentionShape shape = point_shape(cx->options, &special->fp8, point);
     const bool backward = cx->options->pass == OPTION_PASS_BWD;
     RunSetup setup = {.algorithm = algorithm, .profile = cx->hw, .config = machine_config(cx->options)};
     AttentionRun ran;
@@ -403,8 +425,8 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
     const BackwardVariant variant = {.deterministic = cx->options->deterministic};
     bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
               (!backward || attention_run_prepare_backward(&ran, tiles, variant));
-    ran.attention.fa4 = *fa4;
-    ok = ok && write_run(cx, report, &ran) && show_block(cx, report, &ran.setup, &shape, fa4);
+    ran.attention.fa4 = special->fa4;
+    ok = ok && write_run(cx, report, &ran) && show_block(cx, report, &ran.setup, &shape, &special->fa4);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -412,16 +434,22 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
 static bool run_attn(Context *cx, Report *report)
 {
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
-    Fa4Options fa4;
-    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status) || !fa4_options(cx->options, algorithm, &fa4, cx->status) ||
+    SpecialOptions special;
+    if (algorithm == NULL || !fp8_options(cx->options, algorithm, &special.fp8, cx->status) ||
+        !fa4_options(cx->options, algorithm, &special.fa4, cx->status) ||
         !timeline_options(cx->options, algorithm, cx->status))
         return false;
     cx->alloc->limit_bytes = MAX_BYTES;
     report_param_text(report, "title", algorithm->title);
     report_param_text(report, "source", algorithm->source);
+    if (is_fp8(cx->options->dtype) && algorithm == &algorithm_fa3) {
+        report_param_text(report, "quantise", option_choice(OPTION_QUANTISE, (int)cx->options->quantise));
+        report_param_text(report, "rotate", option_choice(OPTION_ROTATE, (int)cx->options->rotate));
+        report_param_text(report, "prepass", option_choice(OPTION_PREPASS, (int)cx->options->prepass));
+    }
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
         const OptionPoint point = options_point(cx->options, i);
-        if (!run_point(cx, report, algorithm, &fa4, &point)) return false;
+        if (!run_point(cx, report, algorithm, &special, &point)) return false;
     }
     return true;
 }
@@ -432,6 +460,7 @@ static const ProgramOption options[] = {
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
     {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
+    {OPTION_QUANTISE, "tensor"}, {OPTION_ROTATE, "none"}, {OPTION_PREPASS, "kernel"},
     {OPTION_GANTT, NULL},   {OPTION_TRACE, NULL},
 };
 

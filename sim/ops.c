@@ -4,7 +4,9 @@
  */
 #include "ops.h"
 #include "checked.h"
+#include "hadamard.h"
 #include "philox.h"
+#include "quantise.h"
 
 #include <math.h>
 
@@ -636,4 +638,97 @@ void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l)
     op_count_elements(w, OP_ROWS_LOG_SUM_EXP, lse->rows);
     if (math_of(w) != NULL) math_of(w)->log_sum_exp(matrix(lse), matrix(m), matrix(l));
     report(w, OP_ROWS_LOG_SUM_EXP, lse, m, l, NULL);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- narrow formats */
+
+void scale_cols(Stream *w, Tile *x, const Rows *factor)
+{
+    if (!alive(w) || !same_shape(w, OP_SCALE_ROWS, factor, x->cols, 1)) return;
+    op_count_elements(w, OP_SCALE_ROWS, x->area);
+    op_count_touch(w, x, 2);
+    op_count_touch(w, factor, 1);
+    if (math_of(w) != NULL) math_of(w)->scale_cols(matrix(x), matrix(factor));
+    report(w, OP_SCALE_ROWS, x, x, factor, NULL);
+}
+
+/* Each stage of the butterfly is an addition per element. */
+static void rotate(Stream *w, Tile *x, uint64_t seed, uint64_t head, bool back)
+{
+    if (!alive(w)) return;
+    for (uint32_t stage = 0; stage < hadamard_stages(x->cols); stage++) {
+        op_count_elements(w, OP_ADD, x->area);
+        op_count_touch(w, x, 2);
+        report(w, OP_ADD, x, x, NULL, NULL);
+    }
+    if (math_of(w) == NULL) return;
+    const Precision precision = math_of(w)->real_bytes == sizeof(float) ? PRECISION_F32 : PRECISION_F64;
+    int8_t *signs = alloc_array(w->block->machine->alloc, x->cols, sizeof *signs, "signs of a rotation", w->block->machine->status);
+    if (signs == NULL) return;
+    hadamard_signs(signs, x->cols, seed, head);
+    if (back) hadamard_unrotate(precision, matrix(x), signs);
+    else hadamard_rotate(precision, matrix(x), signs);
+    alloc_free(w->block->machine->alloc, signs);
+}
+
+void rotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head) { rotate(w, x, seed, head, false); }
+
+void unrotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head) { rotate(w, x, seed, head, true); }
+
+static bool computes_in_f32(const Stream *w)
+{
+    if (math_of(w) == NULL || math_of(w)->real_bytes == sizeof(float)) return true;
+    return status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: quantisation is computed in float32 only", w->block->kernel->name);
+}
+
+static Matrix row_of(Matrix x, uint32_t row) { return (Matrix){(float *)x.data + row, 1, x.cols, x.ld}; }
+
+void absolute_max(Stream *w, Rows *largest, const Tile *x)
+{
+    if (!alive(w) || !computes_in_f32(w)) return;
+    const bool one = largest->max_rows == 1;
+    set_shape(w, largest, one ? 1 : x->rows, 1);
+    op_count_elements(w, OP_ROW_MAX, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, largest, 1);
+    for (uint32_t r = 0; math_of(w) != NULL && alive(w) && r < largest->rows; r++)
+        ((float *)largest->data)[r] = matrix_extent(one ? matrix(x) : row_of(matrix(x), r)).largest;
+    report(w, OP_ROW_MAX, largest, x, NULL, NULL);
+}
+
+static void quantise_rows(const Tile *y, const Rows *descale, const Tile *x, const Rows *largest)
+{
+    const QuantisedFormat format = y->type == ELEMENT_E5M2 ? QUANTISED_E5M2 : QUANTISED_E4M3;
+    const bool one = largest == NULL || largest->rows == 1;
+    for (uint32_t r = 0; r < (one ? 1 : x->rows); r++) {
+        const float s = largest == NULL ? 1.0f : quantising_scale(format, ((const float *)largest->data)[r]);
+        if (one) quantise_scaled(matrix(y), matrix(x), format, s);
+        else quantise_scaled(row_of(matrix(y), r), row_of(matrix(x), r), format, s);
+        if (largest != NULL) ((float *)descale->data)[r] = 1.0f / s;
+    }
+}
+
+void quantise(Stream *w, Tile *y, Rows *descale, const Tile *x, const Rows *largest)
+{
+    if (!alive(w) || !computes_in_f32(w)) return;
+    if (y != x) set_shape(w, y, x->rows, x->cols);
+    if (largest != NULL) {
+        if (largest->rows != 1 && !same_shape(w, OP_MULTIPLY, largest, x->rows, 1)) return;
+        set_shape(w, descale, largest->rows, 1);
+        op_count_elements(w, OP_MULTIPLY, x->area);
+        op_count_touch(w, largest, 1);
+        op_count_touch(w, descale, 1);
+    }
+    op_count_elements(w, OP_CONVERT, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, y, 1);
+    if (math_of(w) != NULL && alive(w)) quantise_rows(y, descale, x, largest);
+    if (largest != NULL) report(w, OP_MULTIPLY, descale, x, largest, NULL);
+    report(w, OP_CONVERT, y, x, NULL, NULL);
+}
+
+double tile_scalar(const Tile *x)
+{
+    if (x->block->machine->math == NULL || x->data == NULL) return 1.0;
+    return x->block->machine->math->real_bytes == sizeof(float) ? (double)((const float *)x->data)[0] : ((const double *)x->data)[0];
 }

@@ -106,6 +106,20 @@ static inline void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *
 void rows_add(Stream *w, Rows *y, const Rows *x);                               /* y += x                [1 per row] */
 void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l);      /* m + log l, -inf where l = 0 [0] */
 
+/* --------------------------------------------------------------------------------------------------- narrow formats (§4.4) */
+
+void scale_cols(Stream *w, Tile *x, const Rows *factor);                        /* X = X diag(factor), counted as scale_rows [1 per element] */
+/* Rows rotated by a random-sign Hadamard matrix of (seed, head), X J or X Jᵀ (hadamard.h); additions by butterfly [hadamard_additions() per row] */
+void rotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head);
+void unrotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head);
+/* Largest finite magnitude of all of X, if `largest` holds one value, or of each row [1 per element] */
+void absolute_max(Stream *w, Rows *largest, const Tile *x);
+/* Y = codes of X scaled by its largest magnitudes, one of all or one per row; descale = what multiplies them back (quantise.h). Y's format is E4M3 or
+ * E5M2; float32 arithmetic only. `largest` NULL: a scale of 1, and no descale. [1 per element, 0 without a scale] */
+void quantise(Stream *w, Tile *y, Rows *descale, const Tile *x, const Rows *largest);
+/* The first element of a tile, as a number that a kernel computes with; 1 when nobody computes. */
+double tile_scalar(const Tile *x);
+
 #include "ops_inline.h"
 
 #endif

@@ -33,6 +33,9 @@ static const char *const dtype_choices[] = {"f64", "f32", "bf16", "fp16", "fp8",
 static const char *const pass_choices[] = {"fwd", "bwd", NULL};
 static const char *const mode_choices[] = {"numeric", "count", "time", NULL};
 static const char *const l2_choices[] = {"none", "ideal", "simulated", NULL};
+static const char *const quantise_choices[] = {"none", "tensor", "block", "row", NULL};
+static const char *const rotate_choices[] = {"none", "qk", "qkv", NULL};
+static const char *const prepass_choices[] = {"fused", "kernel", NULL};
 static const char *const order_choices[] = {"grid", "lpt", NULL};
 
 #define LIST "N[,N...]"
@@ -109,6 +112,14 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_POLY_SHARE] = {.name = "--poly-share", .kind = KIND_REAL, .argument = "X", .initial = "0",
         .offset = offsetof(Options, poly_share), .real_low = 0, .real_high = 1,
         .meaning = "fa4: share of exponentials computed by polynomial, in sixteenths"},
+    [OPTION_QUANTISE] = {.name = "--quantise", .kind = KIND_CHOICE, .argument = "G", .initial = "tensor",
+        .choices = quantise_choices, .meaning = "fa3 --dtype fp8: what shares a scale; none: values are rounded as they are"},
+    [OPTION_ROTATE] = {.name = "--rotate", .kind = KIND_CHOICE, .argument = "R", .initial = "none",
+        .choices = rotate_choices, .meaning = "fa3 --dtype fp8: operands rotated by a random-sign Hadamard matrix"},
+    [OPTION_PREPASS] = {.name = "--prepass", .kind = KIND_CHOICE, .argument = "P", .initial = "kernel",
+        .choices = prepass_choices, .meaning = "fa3 --dtype fp8: rotating and rounding as kernels of their own, or part of what came before"},
+    [OPTION_STUDY] = {.name = "--study", .kind = KIND_FLAG,
+        .offset = offsetof(Options, study), .meaning = "many seeds and long sequences: slow, but the spreads are measured"},
     [OPTION_DETERMINISTIC] = {.name = "--deterministic", .kind = KIND_FLAG,
         .offset = offsetof(Options, deterministic), .meaning = "accumulate dQ in a fixed order"},
     [OPTION_GANTT] = {.name = "--gantt", .kind = KIND_FLAG,
@@ -310,6 +321,9 @@ static bool set_choice(OptionId id, const char *text, Options *options, Status *
     case OPTION_MODE: options->mode = (OptionMode)chosen; break;
     case OPTION_L2: options->l2 = (L2Model)chosen; break;
     case OPTION_ORDER: options->order = (OptionOrder)chosen; break;
+    case OPTION_QUANTISE: options->quantise = (ScaleGranularity)chosen; break;
+    case OPTION_ROTATE: options->rotate = (Rotation)chosen; break;
+    case OPTION_PREPASS: options->prepass = (OptionPrepass)chosen; break;
     case OPTION_DTYPE: return element_from_name(text, &options->dtype);
     default: return status_fail(status, STATUS_USAGE, "%s: not a choice", specs[id].name);
     }

@@ -71,7 +71,12 @@ attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLO
           fa2 --mode numeric --seqlen 768k --head-dim 1)
 attn_case(simulated_is_missing 3 "fa2_forward: the simulated L2 is not part of this version; allowed: none, ideal" fa2 --l2 simulated)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
-attn_case(fp8_is_counted_only 3 "--dtype fp8 can only be counted[^\n]*" fa2 --mode numeric --dtype fp8)
+attn_case(fp8_is_counted_only 3 "--dtype fp8: fa2 --pass fwd can only be counted; fa3 computes its forward pass in FP8" fa2 --mode numeric --dtype fp8)
+attn_case(quantise_of_fa3 2 "--quantise: not allowed with fa2 --pass fwd --dtype fp8; only the forward pass of fa3 with --dtype fp8 has it"
+          fa2 --dtype fp8 --quantise block)
+attn_case(rotate_of_fp8 2 "--rotate: not allowed with fa3 --pass fwd --dtype bf16; only the forward pass of fa3 with --dtype fp8 has it" fa3 --rotate qk)
+attn_case(bad_quantise 2 "--quantise: 'blok' is not allowed; expected none, tensor, block or row; did you mean 'block'\\?" fa3 --dtype fp8 --quantise blok)
+attn_case(bad_rotate 2 "--rotate: 'v' is not allowed; expected none, qk or qkv[^\n]*" fa3 --dtype fp8 --rotate v)
 
 # A chip whose tensor cores know wgmma only: FlashAttention-2's mma.sync kernels cannot run on it.
 cli_case(attn_chip_lacks_instruction PROGRAM attn EXIT 3

@@ -9,22 +9,6 @@ static void new_launch(Run *run)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) forget(all[i]);
 }
 
-/* S = Q Kᵀ, scaled; its maximum; P = e^(S - m); its sum: what the fused kernels do to each score. */
-static void score_and_softmax(const Run *run, Span queries, Span keys)
-{
-    multiply(run, queries, keys);
-    read_left(run, queries, keys, whole(run->p->d));
-    read_right(run, queries, keys, whole(run->p->d));
-    for (uint64_t r = queries.first; r < queries.end; r++)
-        for (uint64_t c = keys.first; c < keys.end; c++) {
-            work(run, 1, 0);        /* times scale */
-            work(run, 1, 0);        /* compared with the maximum */
-            work(run, 2, 1);        /* minus the maximum, exponential */
-            work(run, 1, 0);        /* added to the sum */
-        }
-    run->n->tile_pairs++;
-}
-
 /* ----------------------------------------------------------------------------------------------------- standard (Algorithm 0) */
 
 static void standard_scores(Run *run, uint64_t i)

@@ -165,6 +165,22 @@ static inline void work(const Run *run, uint64_t operations, uint64_t exponentia
     run->n->exp_ops += exponentials;
 }
 
+/* S = Q Kᵀ, scaled; its maximum; P = e^(S - m); its sum: what the fused kernels do to each score. */
+static inline void score_and_softmax(const Run *run, Span queries, Span keys)
+{
+    multiply(run, queries, keys);
+    read_left(run, queries, keys, whole(run->p->d));
+    read_right(run, queries, keys, whole(run->p->d));
+    for (uint64_t r = queries.first; r < queries.end; r++)
+        for (uint64_t c = keys.first; c < keys.end; c++) {
+            work(run, 1, 0);        /* times scale */
+            work(run, 1, 0);        /* compared with the maximum */
+            work(run, 2, 1);        /* minus the maximum, exponential */
+            work(run, 1, 0);        /* added to the sum */
+        }
+    run->n->tile_pairs++;
+}
+
 static inline void each_head(Run *run, void (*block)(Run *run, uint64_t i), uint64_t blocks)
 {
     for (run->batch = 0; run->batch < run->p->batch; run->batch++)
