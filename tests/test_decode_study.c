@@ -21,15 +21,17 @@ static void merging(Test *t, Alloc *alloc)
 
 static void splitting(Test *t, Alloc *alloc)
 {
-    for (uint32_t splits = 1; splits <= 64; splits *= 2)
-        for (int order = 0; order < MERGE_ORDERS; order++) {
-            SplitError error;
-            Status status = {0};
-            split_error(4096, 64, (DecodeOptions){splits, PACK_ONE_QUERY, (MergeOrder)order}, 0, alloc, &error, &status);
-            check_text(t, status.text, "", "split_error");
-            check_close(t, error.from_oracle, 0, 1e-15, "6.1: distance from the oracle");
-            check_close(t, error.from_unsplit, 0, splits == 1 ? 0 : 1e-15, "6.1: distance from one part");
+    static const uint32_t splits[] = {1, 2, 3, 8, 17, 33, 64, 64};
+    for (int order = 0; order < MERGE_ORDERS; order++) {
+        SplitError errors[MOST_SPLIT_ERRORS];
+        Status status = {0};
+        split_errors(4096, 64, (MergeOrder)order, splits, MOST_SPLIT_ERRORS, 0, alloc, errors, &status);
+        check_text(t, status.text, "", "split_errors");
+        for (int i = 0; i < MOST_SPLIT_ERRORS; i++) {
+            check_close(t, errors[i].from_oracle, 0, 1e-15, "6.1: distance from the oracle");
+            check_close(t, errors[i].from_unsplit, 0, i == 0 ? 0 : 1e-15, "6.1: distance from one part");
         }
+    }
 }
 
 static void exercise(Test *t)
