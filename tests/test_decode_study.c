@@ -34,6 +34,22 @@ static void splitting(Test *t, Alloc *alloc)
     }
 }
 
+static void out_of_memory(Test *t)
+{
+    static const uint32_t splits[] = {3};
+    for (int study = 0; study < 2; study++)
+        for (uint64_t k = 1;; k++) {
+            Status status = {0};
+            Alloc alloc = {.fail_at = k};
+            MergeStudy merged;
+            SplitError error;
+            const bool ok = study == 0 ? merge_study(3, 4, 1, &alloc, &merged, &status) : split_errors(70, 4, MERGE_TREE, splits, 1, 1, &alloc, &error, &status);
+            check_u64(t, alloc.live_bytes, 0, "memory left after a failed study");
+            check_true(t, ok == (alloc.requests < k), status.text);
+            if (alloc.requests < k) break;
+        }
+}
+
 static void exercise(Test *t)
 {
     Exercise11 e;
@@ -59,6 +75,7 @@ int main(void)
     Alloc alloc = {0};
     merging(&t, &alloc);
     splitting(&t, &alloc);
+    out_of_memory(&t);
     exercise(&t);
     check_u64(&t, alloc.live_bytes, 0, "memory left at the end");
     return test_end(&t, "decode_study");
