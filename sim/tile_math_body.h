@@ -272,6 +272,15 @@ static void scale_cols(Matrix x, Matrix factor)
     }
 }
 
+static void weigh_rows(Matrix x, Matrix weight, Matrix lse)
+{
+    const REAL *restrict f = column(weight, 0), *restrict logsumexp = column(lse, 0);
+    for (uint32_t c = 0; c < x.cols; c++) {
+        REAL *restrict values = column(x, c);
+        for (uint32_t r = 0; r < x.rows; r++) values[r] = logsumexp[r] == (REAL)-INFINITY ? (REAL)0 : values[r] * f[r];
+    }
+}
+
 static void subtract_rows(Matrix x, Matrix d)
 {
     const REAL *restrict subtrahend = column(d, 0);
@@ -406,6 +415,7 @@ const TileMath TABLE = {
     .exp_difference = exp_difference,
     .scale_rows = scale_rows,
     .scale_cols = scale_cols,
+    .weigh_rows = weigh_rows,
     .subtract_rows = subtract_rows,
     .row_dot = row_dot,
     .divide_rows = divide_rows,
