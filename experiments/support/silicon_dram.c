@@ -11,8 +11,8 @@ typedef struct {
     DramLaunch launch;
     const Algorithm *algorithm;
     const char *kernel;             /* its name in the ledger */
-    uint32_t wide_Br, wide_Bc;      /* tiles; those of the real kernel for d <= 64 stand in parentheses: */
-    uint32_t narrow_Br, narrow_Bc;
+    uint32_t wide_Br, wide_Bc;      /* tiles for d > 64 */
+    uint32_t narrow_Br, narrow_Bc;  /* and up to 64 */
     uint32_t blocks_per_sm;         /* 0: by occupancy */
 } Stand;
 
@@ -24,9 +24,9 @@ static const Stand stands[] = {
     {DRAM_FLASH, DRAM_CONVERT, &algorithm_fa2, "fa2_bwd_convert", 64, 128, 128, 128, 0},
     {DRAM_CUDNN, DRAM_FORWARD, &algorithm_fa3, "fa3_forward", 128, 128, 128, 128, 1},
     {DRAM_CUDNN, DRAM_DECODE, &algorithm_fa3, "fa3_forward", 128, 128, 128, 128, 1},
-    {DRAM_CUDNN, DRAM_DOT, &algorithm_fa2, "fa2_bwd_dot", 64, 128, 64, 128, 0},
-    {DRAM_CUDNN, DRAM_BACKWARD, &algorithm_fa2, "fa2_bwd", 64, 128, 64, 128, 0},
-    {DRAM_CUDNN, DRAM_CONVERT, &algorithm_fa2, "fa2_bwd_convert", 64, 128, 64, 128, 0},
+    {DRAM_CUDNN, DRAM_DOT, &algorithm_fa2, "fa2_bwd_dot", 64, 128, 128, 128, 0},
+    {DRAM_CUDNN, DRAM_BACKWARD, &algorithm_fa2, "fa2_bwd", 64, 128, 128, 128, 0},
+    {DRAM_CUDNN, DRAM_CONVERT, &algorithm_fa2, "fa2_bwd_convert", 64, 128, 128, 128, 0},
     {DRAM_STANDARD, DRAM_QK, &algorithm_standard, "standard_qk", 128, 128, 128, 128, 1},
     {DRAM_STANDARD, DRAM_SOFTMAX, &algorithm_standard, "standard_softmax", 128, 128, 128, 128, 1},
     {DRAM_STANDARD, DRAM_PV, &algorithm_standard, "standard_pv", 128, 128, 128, 128, 1},

@@ -10,7 +10,7 @@
  *     flash, backward            flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel         d <= 64: 128 x 128, else 64 x 128; one
  *     flash, dot and convert     flash_bwd_dot_do_o_kernel, flash_bwd_convert_dq_kernel
  *     flash, decode              flash_fwd_splitkv_kernel: its reads only
- *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128, backward 64 x 128, 132 persistent blocks
+ *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128 on 132 persistent blocks; backward as flash
  *     standard, qk, softmax, pv  cuBLAS, PyTorch's softmax, cuBLAS
  *
  * Left out: spilled registers (flash forward writes up to 57 times its output to L2), split keys, swizzled tile orders, and whatever makes the
