@@ -13,7 +13,7 @@
  *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128 on 132 persistent blocks; backward as flash
  *     standard, qk, softmax, pv  cuBLAS, PyTorch's softmax, cuBLAS
  *
- * Left out: spilled registers (flash forward writes up to 57 times its output to L2), split keys, swizzled tile orders, and whatever makes the
+ * Left out: spilled registers (flash forward stores many times its output to L2), split keys, swizzled tile orders, and whatever makes the
  * chip's replacement another than LRU.
  */
 #ifndef ATTNLAB_SILICON_DRAM_H
