@@ -115,6 +115,8 @@ static const OptionSpec specs[OPTION_COUNT] = {
         .offset = offsetof(Options, gantt), .meaning = "draw the timeline in characters"},
     [OPTION_TRACE] = {.name = "--trace", .kind = KIND_WORD, .argument = "FILE", .absent = "none",
         .offset = offsetof(Options, trace), .meaning = "write the timeline as trace events (Perfetto)"},
+    [OPTION_SEEDS] = {.name = "--seeds", .kind = KIND_COUNT, .argument = "N", .initial = "1",
+        .offset = offsetof(Options, seeds), .low = 1, .high = 1000, .meaning = "seeds from --seed on, of which mean and spread are shown"},
     [OPTION_SKIP_TIMED] = {.name = "--skip-timed", .kind = KIND_FLAG,
         .offset = offsetof(Options, skip_timed), .meaning = "leave out programs that measure wall-clock time"},
     [OPTION_MAP] = {.name = "--map", .kind = KIND_FLAG,
