@@ -101,7 +101,7 @@ static void check_machine(Test *t, const Profile *h200, Alloc *alloc, Status *st
     uint64_t best = 0, fewest = UINT64_MAX;
     for (int i = 0; i < H200_EXP_MIXES; i++) {
         const uint32_t k = h200_exp_mix[i].k;
-        uint64_t four, all;
+        uint64_t four = 0, all = 0;
         check_true(t, exp_mix_machine(&four, h200, 4, k, alloc, status) && exp_mix_machine(&all, h200, 32, k, alloc, status), status->text);
         if (k >= 6) check_close(t, (double)four / h200_exp_mix[i].clocks[FOUR], 1.0, 0.1, "a warp on each scheduler");
         check_true(t, (double)four < h200_exp_mix[i].clocks[FOUR] * 1.1 && (double)all < h200_exp_mix[i].clocks[ALL], "hardly slower than the chip");

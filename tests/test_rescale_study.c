@@ -79,7 +79,7 @@ static void check_worst(Test *t, Alloc *alloc)
     static const uint64_t lengths[] = {256, 2048, 16384};
     for (size_t i = 0; i < 3; i++) {
         Status status = {0};
-        double at, above;
+        double at = 0, above = 0;
         const double bound = rescale_threshold_bound(lengths[i]);
         check_true(t, rescale_worst_case(lengths[i], bound, &at, alloc, &status) && rescale_worst_case(lengths[i], bound + 1.1, &above, alloc, &status),
                    status.text);
