@@ -29,6 +29,8 @@ typedef enum {
     /* how it is run */
     OPTION_PASS, OPTION_MODE, OPTION_L2, OPTION_ORDER, OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE,
     OPTION_DETERMINISTIC, OPTION_GANTT, OPTION_TRACE, OPTION_SKIP_TIMED, OPTION_MAP,
+    /* the comparison with a chip */
+    OPTION_COUNTERS, OPTION_TIMINGS, OPTION_KERNEL, OPTION_COUNTER, OPTION_SUMMARY,
     OPTION_COUNT
 } OptionId;
 
@@ -49,7 +51,7 @@ typedef struct {
     bool given[OPTION_COUNT];           /* on the command line, not by default */
     Format format;                      /* --format, else from the suffix of --output, else text */
     const char *output;                 /* NULL: stdout */
-    bool check, help, version, deterministic, gantt, skip_timed, map;
+    bool check, help, version, deterministic, gantt, skip_timed, map, summary;
     const char *hw;                     /* profile name or path; default h100 */
     uint64_t seed;
     OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;
@@ -63,6 +65,8 @@ typedef struct {
     L2Model l2;
     OptionOrder order;
     const char *trace;                  /* NULL unless given */
+    const char *counters, *timings;     /* CSV files; NULL: the built-in measurements */
+    const char *kernel, *counter;       /* what is shown; NULL: all */
     const char *operand;                /* the positional argument (attn ALGO), or NULL */
 } Options;
 

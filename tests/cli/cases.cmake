@@ -1,7 +1,7 @@
 # Command lines and what they must answer (see cli_case in ../cli.cmake).
 
 # ---- every program: help, version, a typing error, a full disk, a closed pipe ----
-foreach(program ${experiments} lecture_program attn)
+foreach(program ${experiments} lecture_program attn silicon)
   cli_case(${program}_help PROGRAM ${program} ARGS --help STDOUT "Usage: .*Examples:.*Options.*--format.*Exit code:")
   cli_case(${program}_version PROGRAM ${program} ARGS --version STDOUT "^attnlab [0-9]+\\.[0-9]+\\.[0-9]+ [a-z0-9_]+\n$")
   cli_case(${program}_unknown_option PROGRAM ${program} ARGS --fromat md EXIT 2
@@ -85,6 +85,22 @@ cli_case(lecture_removes_old_files PROGRAM lecture_program EXIT 4
 cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
          SCRIPT "trap '' XFSZ; ulimit -f 0; \"$PROGRAM\" -o out --skip-timed; code=$?; test -z \"$(ls out)\" && exit $code"
          STDERR "lecture: [a-z0-9_]+: cannot write out/")
+
+# ---- the comparison with a chip: other rows, and what a file must look like ----
+set(counters ${CMAKE_SOURCE_DIR}/hw_profiles/measured/h200_counters.csv)
+cli_case(silicon_check PROGRAM silicon ARGS --check --summary STDOUT "l2_to_l1_read_bytes +106 +106 +100.0")
+cli_case(silicon_same_file PROGRAM silicon
+         SCRIPT "\"$PROGRAM\" --summary >a && \"$PROGRAM\" --summary --counters ${counters} >b && sed 2d a >c && sed 2d b >d && cmp c d")
+cli_case(silicon_filter PROGRAM silicon ARGS --kernel cudnn --pass bwd --counter xu_warp_insts --summary STDOUT "xu_warp_insts +24 +24 ")
+cli_case(silicon_missed_target PROGRAM silicon EXIT 1
+         SCRIPT "sed '2s/,35651584,/,36651584,/' ${counters} >changed.csv; \"$PROGRAM\" --counters changed.csv --check >out"
+         STDERR "^silicon: changed.csv:2: flash l2_to_l1_read_bytes: model 35651584, chip 36651584: -2.73 %, target 0.5 %\n$")
+cli_case(silicon_no_file PROGRAM silicon ARGS --counters no/such.csv EXIT 4 STDERR "cannot open no/such.csv: ")
+cli_case(silicon_bad_value PROGRAM silicon EXIT 2 SCRIPT "sed '3s/,1024,1024,/,1024,1k,/' ${counters} >bad.csv; \"$PROGRAM\" --counters bad.csv"
+         STDERR "^silicon: bad.csv:3: column seqlen_k: '1k' is no count. expected a decimal integer")
+cli_case(silicon_unknown_kernel PROGRAM silicon ARGS --kernel flahs EXIT 2 STDERR "--kernel: 'flahs' is not in h200_counters. did you mean 'flash'\\?")
+cli_case(silicon_unknown_counter PROGRAM silicon ARGS --counter smem_wavefront EXIT 2 STDERR "did you mean 'smem_wavefronts'\\?")
+cli_case(silicon_full_disk PROGRAM silicon EXIT 4 SCRIPT "\"$PROGRAM\" >/dev/full" STDERR "cannot write standard output: ")
 
 # ---- times: no expected bytes, but the program runs, its two algorithms agree, and a slow machine fails no claim ----
 cli_case(s1_5_cpu_check PROGRAM s1_5_cpu ARGS --check --seqlen 1,100,256,300 --block-k 100 STDOUT "4 equal, 6 cited")

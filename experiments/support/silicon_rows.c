@@ -1,0 +1,205 @@
+/* silicon_rows.c - see silicon_rows.h. */
+#include "silicon_rows.h"
+#include "measured.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+typedef enum { TEXT_KERNEL, TEXT_PASS, TEXT_LAUNCH, TEXT_GRID, TEXT_BLOCK, TEXTS } TextColumn;
+typedef enum { SIZE_BATCH, SIZE_HEADS, SIZE_KV_HEADS, SIZE_QUERIES, SIZE_KEYS, SIZE_HEAD_DIM, SIZE_CAUSAL, SIZES } SizeColumn;
+
+typedef struct {
+    size_t text[TEXTS], size[SIZES], counter[SILICON_COUNTERS];
+} Columns;
+
+static bool find_columns(const CsvTable *t, Columns *c, Status *status)
+{
+    static const char *const texts[TEXTS] = {"kernel", "pass", "launch", "grid", "block"};
+    static const char *const sizes[SIZES] = {"batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "causal"};
+    for (int i = 0; i < TEXTS; i++)
+        if (!csv_column(t, texts[i], &c->text[i], status)) return false;
+    for (int i = 0; i < SIZES; i++)
+        if (!csv_column(t, sizes[i], &c->size[i], status)) return false;
+    for (int i = 0; i < SILICON_COUNTERS; i++)
+        if (!csv_column(t, silicon_counter_name((SiliconCounter)i), &c->counter[i], status)) return false;
+    return true;
+}
+
+/* "8x1x16": the product of three. */
+static bool read_dimensions(const CsvTable *t, size_t row, size_t column, uint64_t *product, Status *status)
+{
+    const char *at = csv_text(t, row, column);
+    *product = 1;
+    for (int i = 0; i < 3; i++) {
+        char *end = NULL;
+        const uint64_t side = *at >= '1' && *at <= '9' ? strtoull(at, &end, 10) : 0;
+        if (side == 0 || side > UINT32_MAX || *end != (i < 2 ? 'x' : '\0') || *product > UINT32_MAX)
+            return csv_refuse(t, row, column, "grid", "three sizes, 8x1x16, together below 2^64", status);
+        *product *= side;
+        at = end + 1;
+    }
+    return true;
+}
+
+static bool read_shape(const CsvTable *t, size_t row, const Columns *c, AttentionShape *shape, Status *status)
+{
+    uint64_t size[SIZES];
+    for (int i = 0; i < SIZES; i++)
+        if (!csv_count(t, row, c->size[i], &size[i], status)) return false;
+    if (size[SIZE_CAUSAL] > 1) return csv_refuse(t, row, c->size[SIZE_CAUSAL], "mask", "0 or 1", status);
+    *shape = attention_shape(size[SIZE_QUERIES], size[SIZE_HEAD_DIM]);
+    shape->batch = size[SIZE_BATCH];
+    shape->heads = size[SIZE_HEADS];
+    shape->kv_heads = size[SIZE_KV_HEADS];
+    shape->seqlen_k = size[SIZE_KEYS];
+    shape->mask = size[SIZE_CAUSAL] == 1 ? MASK_CAUSAL : MASK_NONE;
+    Status refused = {0};
+    if (attention_check(shape, &refused)) return true;
+    return status_fail(status, refused.code, "%.500s:%zu: %.400s", t->name, t->lines[row + 1], refused.text);
+}
+
+static bool read_row(const CsvTable *t, size_t row, const Columns *c, SiliconRow *out, Status *status)
+{
+    *out = (SiliconRow){.line = t->lines[row + 1],
+                        .launch = {.kernel = csv_text(t, row, c->text[TEXT_KERNEL]), .pass = csv_text(t, row, c->text[TEXT_PASS]),
+                                   .launch = csv_text(t, row, c->text[TEXT_LAUNCH])}};
+    for (int i = 0; i < SILICON_COUNTERS; i++)
+        if (!csv_count(t, row, c->counter[i], &out->chip[i], status)) return false;
+    return read_shape(t, row, c, &out->launch.shape, status) &&
+           read_dimensions(t, row, c->text[TEXT_GRID], &out->launch.grid, status) &&
+           read_dimensions(t, row, c->text[TEXT_BLOCK], &out->launch.threads, status);
+}
+
+/* ---- the model ---- */
+
+static bool same_problem(const SiliconLaunch *a, const SiliconLaunch *b)
+{
+    const AttentionShape *x = &a->shape, *y = &b->shape;
+    return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->pass, b->pass) == 0 && x->batch == y->batch && x->heads == y->heads &&
+           x->kv_heads == y->kv_heads && x->seqlen_q == y->seqlen_q && x->seqlen_k == y->seqlen_k && x->head_dim == y->head_dim &&
+           x->mask == y->mask;
+}
+
+/* A combine kernel's number of parts: that of the launch that made them, the nearest before it of the same problem. */
+static uint64_t splits_of(const SiliconRows *rows, size_t combine)
+{
+    for (size_t i = combine; i-- > 0;) {
+        const SiliconRow *row = &rows->rows[i];
+        if (row->kernel != NULL && strcmp(silicon_kernel_role(row->kernel), "split") == 0 &&
+            same_problem(&row->launch, &rows->rows[combine].launch))
+            return silicon_splits(&row->launch);
+    }
+    return 0;
+}
+
+static bool describe_row(SiliconRows *rows, size_t i, const Profile *chip, Status *status)
+{
+    SiliconRow *row = &rows->rows[i];
+    Status failed = {0};
+    row->kernel = silicon_kernel_of(&row->launch, &row->skipped);
+    if (row->kernel == NULL) return true;
+    if (strcmp(silicon_kernel_role(row->kernel), "combine") == 0) row->launch.splits = splits_of(rows, i);
+    if (!silicon_counts(row->kernel, &row->launch, chip, row->model, &row->skipped, &failed)) row->kernel = NULL;
+    return status_ok(&failed) ||
+           status_fail(status, failed.code, "%.500s:%zu: %.400s", rows->table.name, row->line, failed.text);
+}
+
+static bool read_rows(SiliconRows *rows, const Profile *chip, Status *status)
+{
+    Columns columns;
+    if (!find_columns(&rows->table, &columns, status)) return false;
+    rows->rows = alloc_array(rows->alloc, rows->table.row_count, sizeof *rows->rows, "rows of counters", status);
+    if (rows->rows == NULL) return false;
+    for (size_t i = 0; i < rows->table.row_count; i++) {
+        if (!read_row(&rows->table, i, &columns, &rows->rows[i], status) || !describe_row(rows, i, chip, status)) return false;
+        rows->count++;
+    }
+    return true;
+}
+
+bool silicon_rows_load(SiliconRows *rows, const char *path, const Profile *chip, Alloc *alloc, Status *status)
+{
+    *rows = (SiliconRows){.alloc = alloc};
+    return measured_load(&rows->table, path, "h200_counters", alloc, status) && read_rows(rows, chip, status);
+}
+
+bool silicon_rows_parse(SiliconRows *rows, const char *name, const char *text, size_t length, const Profile *chip, Alloc *alloc, Status *status)
+{
+    *rows = (SiliconRows){.alloc = alloc};
+    return csv_parse(&rows->table, name, text, length, alloc, status) && read_rows(rows, chip, status);
+}
+
+void silicon_rows_free(SiliconRows *rows)
+{
+    csv_free(&rows->table);
+    alloc_free(rows->alloc, rows->rows);
+    *rows = (SiliconRows){.alloc = rows->alloc};
+}
+
+/* ---- errors ---- */
+
+double silicon_error(uint64_t model, uint64_t chip)
+{
+    if (model == chip) return 0;
+    const double difference = model > chip ? (double)(model - chip) : -(double)(chip - model);
+    return chip == 0 ? INFINITY : 100 * difference / (double)chip;
+}
+
+const char *silicon_verdict_name(SiliconVerdict verdict)
+{
+    return verdict == SILICON_MET ? "ok" : verdict == SILICON_KNOWN_MISS ? "known" : "MISSED";
+}
+
+SiliconVerdict silicon_verdict(const SiliconRow *row, SiliconCounter counter)
+{
+    if (fabs(silicon_error(row->model[counter], row->chip[counter])) <= silicon_target(row->kernel, counter)) return SILICON_MET;
+    return silicon_known_miss(row->kernel, counter) != NULL ? SILICON_KNOWN_MISS : SILICON_MISSED;
+}
+
+bool silicon_row_is_shown(const SiliconRow *row, const SiliconFilter *filter)
+{
+    return (filter->kernel == NULL || strcmp(filter->kernel, row->launch.kernel) == 0) &&
+           (filter->pass == NULL || strcmp(filter->pass, row->launch.pass) == 0);
+}
+
+bool silicon_counter_is_shown(const SiliconKernel *kernel, SiliconCounter counter, const SiliconFilter *filter)
+{
+    return (filter->counter < 0 || filter->counter == (int)counter) && silicon_left_out(kernel, counter) == NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Adds a row's error to those so far. */
+static void add_error(const SiliconRow *row, SiliconCounter counter, double *sizes, SiliconSummary *summary)
+{
+    const double error = silicon_error(row->model[counter], row->chip[counter]);
+    if (summary->rows == 0 || fabs(error) > fabs(summary->worst)) summary->worst = error;
+    sizes[summary->rows++] = fabs(error);
+    summary->met += silicon_verdict(row, counter) == SILICON_MET;
+}
+
+bool silicon_summarise(const SiliconRows *rows, const SiliconFilter *filter, const SiliconKernel *kernel, SiliconCounter counter,
+                       SiliconSummary *summary, Status *status)
+{
+    *summary = (SiliconSummary){0};
+    double *sizes = alloc_array(rows->alloc, rows->count, sizeof *sizes, "errors", status);
+    if (sizes == NULL) return false;
+    for (size_t i = 0; i < rows->count; i++) {
+        const SiliconRow *row = &rows->rows[i];
+        const bool shown = row->kernel != NULL && (kernel == NULL || row->kernel == kernel) && silicon_row_is_shown(row, filter) &&
+                           silicon_counter_is_shown(row->kernel, counter, filter);
+        if (shown) add_error(row, counter, sizes, summary);
+    }
+    qsort(sizes, summary->rows, sizeof *sizes, by_size);
+    const size_t n = summary->rows;
+    if (n > 0) summary->median = (sizes[(n - 1) / 2] + sizes[n / 2]) / 2;
+    alloc_free(rows->alloc, sizes);
+    return true;
+}
