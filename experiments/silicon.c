@@ -1,4 +1,4 @@
-/* silicon.c - the model beside a real chip: hardware counters of shipped kernels, row by row.
+/* silicon.c - the model beside a real chip: hardware counters and wall times of shipped kernels, row by row.
  *
  *     silicon                             every row of one H200's counters, then the errors by kernel and counter
  *     silicon --summary                   only the errors, and what is behind them
@@ -7,15 +7,16 @@
  * A row is one launch. Its counts are formulas (support/silicon_counts.h): the closed forms of algos/ with the tiles of the shipped kernel,
  * and the named mechanisms that a real kernel has on top. Nothing is fitted to a row; the numbers that were read off counters are
  * listed (table calibrated), and so is every counter that the model leaves out or is known to miss, with the reason. The chip is an H200
- * unless --hw names another.
+ * unless --hw names another. Times (support/silicon_times.h) stand beside the time model without a verdict: it is a bound.
  */
 #include "support/experiment.h"
-#include "support/silicon_rows.h"
+#include "support/silicon_times.h"
 
 #include "sim/suggest.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the declarations ---- */
@@ -111,8 +112,35 @@ static const Column row_columns[] = {
 };
 static const TableSpec row_table = {"rows", "Every launch and counter", row_columns, 15};
 
-static const TableSpec *const tables[] = {&worst_table,   &counter_table, &miss_table, &left_out_table, &calibrated_table,
-                                          &skipped_table, &summary_table, &row_table};
+static const Column time_summary_columns[] = {
+    {"kernel", "", "as in the file of times"},
+    {"pass", "", "forward or backward"},
+    {"rows", "", "problems timed"},
+    {"fastest", "", "smallest model / chip: how much too fast the model is where it is worst"},
+    {"median", "", "of model / chip"},
+    {"slowest", "", "largest model / chip"},
+    {"modelled as", "", "the algorithm of attn that was walked; or why there is none"},
+};
+static const TableSpec time_summary_table = {"time_summary", "Time: the model is a bound, not fitted to kernels", time_summary_columns, 7};
+
+static const Column time_columns[] = {
+    {"line", "", "of the file of times"},
+    {"kernel", "", "as in the file"},
+    {"pass", "", "forward or backward"},
+    {"heads", "", "query heads of the batch"},
+    {"N_q", "", "queries"},
+    {"N_k", "", "keys"},
+    {"d", "", "head dimension"},
+    {"causal", "", "1: with a causal mask"},
+    {"chip", "us", "measured"},
+    {"model", "us", "time model: launches one after the other, no launch cost"},
+    {"ratio", "", "model / chip"},
+    {"bound", "", "what binds the longest launch in the model"},
+};
+static const TableSpec time_table = {"times", "Every time", time_columns, 12};
+
+static const TableSpec *const tables[] = {&worst_table,   &counter_table, &miss_table,         &left_out_table, &calibrated_table,
+                                          &time_summary_table, &skipped_table, &summary_table, &row_table, &time_table};
 static const ProgramOption options[] = {{OPTION_COUNTERS, NULL}, {OPTION_TIMINGS, NULL}, {OPTION_KERNEL, NULL},
                                         {OPTION_PASS, NULL},     {OPTION_COUNTER, NULL}, {OPTION_SUMMARY, NULL}};
 
@@ -133,24 +161,37 @@ static bool find_counter(const char *name, int *counter, Status *status)
                        nearest != NULL ? "'?" : "");
 }
 
-static bool kernel_is_there(const SiliconRows *rows, const char *name, Status *status)
+enum { NAMES = 64 };
+
+/* The kernels of both files, each once. */
+static size_t kernel_names(const SiliconRows *rows, const SiliconTimes *times, const char *names[NAMES])
 {
-    const char *names[64];
     size_t count = 0;
-    for (size_t i = 0; i < rows->count; i++) {
-        if (strcmp(rows->rows[i].launch.kernel, name) == 0) return true;
-        if (count < sizeof names / sizeof names[0]) names[count++] = rows->rows[i].launch.kernel;
+    for (size_t i = 0; i < rows->count + times->count && count < NAMES; i++) {
+        const char *name = i < rows->count ? rows->rows[i].launch.kernel : times->rows[i - rows->count].kernel;
+        size_t known = 0;
+        while (known < count && strcmp(names[known], name) != 0) known++;
+        if (known == count) names[count++] = name;
     }
+    return count;
+}
+
+static bool kernel_is_there(const SiliconRows *rows, const SiliconTimes *times, const char *name, Status *status)
+{
+    const char *names[NAMES];
+    const size_t count = kernel_names(rows, times, names);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return true;
     const char *nearest = suggest_nearest(name, names, count);
-    return status_fail(status, STATUS_USAGE, "--kernel: '%.60s' is not in %.400s%s%s%s", name, rows->table.name,
+    return status_fail(status, STATUS_USAGE, "--kernel: '%.60s' is neither in %.300s nor in %.300s%s%s%s", name, rows->table.name, times->table.name,
                        nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
 }
 
-static bool make_filter(const Options *o, const SiliconRows *rows, SiliconFilter *filter, Status *status)
+static bool make_filter(const Options *o, const SiliconRows *rows, const SiliconTimes *times, SiliconFilter *filter, Status *status)
 {
     *filter = (SiliconFilter){.kernel = o->kernel, .counter = -1};
     if (o->given[OPTION_PASS]) filter->pass = option_choice(OPTION_PASS, (int)o->pass);
-    return (o->kernel == NULL || kernel_is_there(rows, o->kernel, status)) &&
+    return (o->kernel == NULL || kernel_is_there(rows, times, o->kernel, status)) &&
            (o->counter == NULL || find_counter(o->counter, &filter->counter, status));
 }
 
@@ -160,7 +201,9 @@ static bool make_filter(const Options *o, const SiliconRows *rows, SiliconFilter
 typedef struct {
     const Context *context;
     Report *report;
+    const Profile *chip;
     SiliconRows rows;
+    SiliconTimes times;
     SiliconFilter filter;
     /* by kernel and counter, [silicon_kernel_count()][SILICON_COUNTERS]; of a counter that is not shown: no rows */
     SiliconSummary *summaries;
@@ -354,6 +397,94 @@ static void add_rows(const Silicon *s)
     }
 }
 
+/* ---- times ---- */
+
+static bool time_is_shown(const SiliconTime *row, const SiliconFilter *filter)
+{
+    return filter->counter < 0 && (filter->kernel == NULL || strcmp(filter->kernel, row->kernel) == 0) &&
+           (filter->pass == NULL || strcmp(filter->pass, row->pass) == 0);
+}
+
+static double time_ratio(const SiliconTime *row) { return row->model_us / row->chip_us; }
+
+static bool model_times(Silicon *s)
+{
+    for (size_t i = 0; i < s->times.count; i++)
+        if (time_is_shown(&s->times.rows[i], &s->filter) &&
+            !silicon_time_model(&s->times.rows[i], s->chip, s->context->alloc, s->context->status))
+            return false;
+    return true;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool same_kind(const SiliconTime *a, const SiliconTime *b) { return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->pass, b->pass) == 0; }
+
+/* One line for all rows of the kernel and pass of `first`. */
+static void time_summary_row(const Silicon *s, Table *table, const SiliconTime *first, double *ratios)
+{
+    size_t count = 0, all = 0;
+    for (size_t i = 0; i < s->times.count; i++) {
+        const SiliconTime *row = &s->times.rows[i];
+        if (!same_kind(row, first)) continue;
+        all++;
+        if (row->skipped == NULL) ratios[count++] = time_ratio(row);
+    }
+    qsort(ratios, count, sizeof *ratios, by_value);
+    table_row(table);
+    cell_text(table, first->kernel);
+    cell_text(table, first->pass);
+    cell_count(table, all);
+    for (int i = 0; i < 3; i++) {
+        if (count == 0) cell_empty(table);
+        else cell_decimals(table, i == 1 ? (ratios[(count - 1) / 2] + ratios[count / 2]) / 2 : ratios[i == 0 ? 0 : count - 1], 2);
+    }
+    cell_text(table, first->skipped != NULL ? first->skipped : first->stands_for);
+}
+
+static bool add_time_summary(const Silicon *s)
+{
+    double *ratios = alloc_array(s->context->alloc, s->times.count, sizeof *ratios, "ratios", s->context->status);
+    if (ratios == NULL) return false;
+    Table *table = report_table(s->report, &time_summary_table);
+    for (size_t i = 0; i < s->times.count; i++) {
+        const SiliconTime *row = &s->times.rows[i];
+        bool first = time_is_shown(row, &s->filter);
+        for (size_t k = 0; k < i && first; k++) first = !same_kind(&s->times.rows[k], row);
+        if (first) time_summary_row(s, table, row, ratios);
+    }
+    alloc_free(s->context->alloc, ratios);
+    return true;
+}
+
+static void add_times(const Silicon *s)
+{
+    Table *table = report_table(s->report, &time_table);
+    for (size_t i = 0; i < s->times.count; i++) {
+        const SiliconTime *row = &s->times.rows[i];
+        if (row->skipped != NULL || !time_is_shown(row, &s->filter)) continue;
+        table_row(table);
+        cell_count(table, row->line);
+        cell_text(table, row->kernel);
+        cell_text(table, row->pass);
+        cell_count(table, row->shape.batch * row->shape.heads);
+        cell_count(table, row->shape.seqlen_q);
+        cell_count(table, row->shape.seqlen_k);
+        cell_count(table, row->shape.head_dim);
+        cell_count(table, row->shape.mask != MASK_NONE);
+        cell_decimals(table, row->chip_us, 2);
+        cell_significant(table, row->model_us, 3);
+        cell_decimals(table, time_ratio(row), 2);
+        cell_text(table, row->bound);
+    }
+}
+
+/* ---- the whole ---- */
+
 /* --check: a target that is missed without a known reason is a mismatch. */
 static void check_targets(const Silicon *s)
 {
@@ -373,29 +504,35 @@ static void check_targets(const Silicon *s)
 static bool fill_report(Silicon *s)
 {
     const Options *o = s->context->options;
-    if (!make_filter(o, &s->rows, &s->filter, s->context->status) || !summarise_all(s)) return false;
-    report_param_text(s->report, "counters", o->counters == NULL ? "built in" : o->counters);
+    if (!make_filter(o, &s->rows, &s->times, &s->filter, s->context->status) || !summarise_all(s) || !model_times(s)) return false;
+    report_param_text(s->report, "counters", s->rows.table.name);
     report_param_count(s->report, "launches", s->rows.count);
+    report_param_text(s->report, "timings", s->times.table.name);
+    report_param_count(s->report, "times", s->times.count);
     add_worst(s);
     if (!add_counters(s)) return false;
     add_misses(s);
     add_left_out(s);
     add_calibrations(s->report);
+    if (!add_time_summary(s)) return false;
     add_skipped(s);
     add_summary(s);
     if (!o->summary) add_rows(s);
+    if (!o->summary) add_times(s);
     if (o->check) check_targets(s);
     return true;
 }
 
 static bool run(Context *context, Report *report)
 {
-    Silicon s = {.context = context, .report = report};
+    Silicon s = {.context = context, .report = report, .rows.alloc = context->alloc, .times.alloc = context->alloc};
     Profile h200;
     if (!profile_load("h200", context->alloc, &h200, context->status)) return false;
-    const Profile *chip = context->options->given[OPTION_HW] ? context->hw : &h200;
-    report_param_text(report, "hw", chip->name);
-    const bool ok = silicon_rows_load(&s.rows, context->options->counters, chip, context->alloc, context->status) && fill_report(&s);
+    s.chip = context->options->given[OPTION_HW] ? context->hw : &h200;
+    report_param_text(report, "hw", s.chip->name);
+    const bool ok = silicon_rows_load(&s.rows, context->options->counters, s.chip, context->alloc, context->status) &&
+                    silicon_times_load(&s.times, context->options->timings, context->alloc, context->status) && fill_report(&s);
+    silicon_times_free(&s.times);
     alloc_free(context->alloc, s.summaries);
     silicon_rows_free(&s.rows);
     return ok;
@@ -405,7 +542,7 @@ static const Experiment experiment_silicon = {
     .program =
         {
             .name = "silicon",
-            .purpose = "the model beside the hardware counters of a real chip",
+            .purpose = "the model beside the hardware counters and wall times of a real chip",
             .examples = {"--summary", "--counters FILE --kernel flash --pass bwd --check"},
             .options = options,
             .option_count = sizeof options / sizeof options[0],

@@ -7,6 +7,7 @@
  *   walk         traffic and shared memory against the machine; the backward launches add up to the closed form
  *   softmax      the expected share of slow divisions against scores drawn one by one
  *   rows         what is skipped and why; what is refused and where
+ *   times        every kernel that has a model gets one; what is refused and where
  *   memory       every allocation failing in turn
  */
 /* label: closed-form */
@@ -14,7 +15,7 @@
 
 #include "algos/run.h"
 #include "experiments/support/measured.h"
-#include "experiments/support/silicon_rows.h"
+#include "experiments/support/silicon_times.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
 
@@ -486,6 +487,28 @@ static void test_sizes(Context *x)
     }
 }
 
+/* ---- times ---- */
+
+static void test_times(Context *x)
+{
+    static const char *const modelled[][2] = {{"flash", "fwd"}, {"flash", "bwd"}, {"cudnn", "fwd"}, {"std_qk", "fwd"}, {"std_softmax", "fwd"}, {"std_pv", "fwd"}};
+    SiliconTimes times;
+    Status status = {0};
+    check_true(&x->test, silicon_times_load(&times, NULL, &x->alloc, &status), status.text);
+    check_u64(&x->test, times.count, 180, "times");
+    for (size_t i = 0; i < times.count; i++) {
+        SiliconTime *row = &times.rows[i];
+        bool expected = false;
+        if (row->shape.seqlen_k > 1024) continue;           /* the short ones will do */
+        for (size_t k = 0; k < sizeof modelled / sizeof modelled[0]; k++)
+            expected = expected || (strcmp(row->kernel, modelled[k][0]) == 0 && strcmp(row->pass, modelled[k][1]) == 0);
+        check_true(&x->test, silicon_time_model(row, &x->h200, &x->alloc, &status), status.text);
+        check_true(&x->test, (row->skipped == NULL) == expected, row->kernel);
+        check_true(&x->test, !expected || (row->model_us > 0 && row->bound != NULL), row->kernel);
+    }
+    silicon_times_free(&times);
+}
+
 /* ---- memory ---- */
 
 static void test_out_of_memory(Context *x)
@@ -526,6 +549,7 @@ int main(void)
     test_skipped_rows(&x);
     test_refused_rows(&x);
     test_sizes(&x);
+    test_times(&x);
     test_out_of_memory(&x);
     check_u64(&x.test, x.alloc.live_bytes, 0, "bytes left");
     return test_end(&x.test, "test_silicon");

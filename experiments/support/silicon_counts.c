@@ -347,7 +347,8 @@ static uint64_t splits_in_grid(const Work *w, uint64_t Br) { return w->launch->g
 
 enum { FLASH_SPLIT_ROWS = 64 };
 
-/* Keys split among blocks: O and L of each part in float32, each L in a sector of its own. */
+/* Keys split among blocks: O and L of each part in float32. Eight rows of L, which a warp stores together, fill a sector; what stores fewer
+ * takes one a row. */
 static bool flash_split(Work *w)
 {
     const uint64_t Br = FLASH_SPLIT_ROWS, Bc = w->d == 64 ? 256 : 128, warps = 4;
@@ -358,7 +359,7 @@ static bool flash_split(Work *w)
     if (splits == 0) return cannot(w, "its grid is smaller than the number of query blocks");
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
     count(w, SILICON_L2_READ, times(w, splits - 1, query_bytes(w)));
-    count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT + SECTOR));
+    count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT + (w->Nq < 8 ? SECTOR : FLOAT)));
     t.items = w->launch->grid;
     shared_memory(w, &t);
     through_shared(w, t.items, Br, FLOAT, 2);
@@ -506,10 +507,16 @@ static void cublas_product(const Work *w, uint64_t tiles, uint64_t M, uint64_t N
     wgmma(w, flops, max_u64(n, 1));
 }
 
+static bool product_tile(const Work *w, uint64_t *M, uint64_t *N)
+{
+    if (strstr(w->launch->launch, "splitK") != NULL) return cannot(w, "its inner dimension is split among blocks");
+    return tile_in_name(w->launch->launch, M, N, NULL) || cannot(w, "no tile in its name");
+}
+
 static bool standard_scores(Work *w)
 {
     uint64_t M, N;
-    if (!tile_in_name(w->launch->launch, &M, &N, NULL)) return cannot(w, "no tile in its name");
+    if (!product_tile(w, &M, &N)) return false;
     const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk);
     count(w, SILICON_L2_WRITE, times(w, elements, ELEMENT));
     cublas_product(w, times3(w, w->heads, ceil_div(w->Nk, M), ceil_div(w->Nq, N)), M, N, w->d, times(w, elements, 2 * w->d));
@@ -520,7 +527,7 @@ static bool standard_scores(Work *w)
 static bool standard_output(Work *w)
 {
     uint64_t M, N;
-    if (!tile_in_name(w->launch->launch, &M, &N, NULL)) return cannot(w, "no tile in its name");
+    if (!product_tile(w, &M, &N)) return false;
     count(w, SILICON_L2_WRITE, query_bytes(w));
     cublas_product(w, times3(w, w->heads, ceil_div(w->d, M), ceil_div(w->Nq, N)), M, N, w->Nk,
                    times(w, times3(w, w->heads, w->Nq, w->Nk), 2 * w->d));

@@ -8,24 +8,30 @@
 
 /* ---- reading ---- */
 
-typedef enum { TEXT_KERNEL, TEXT_PASS, TEXT_LAUNCH, TEXT_GRID, TEXT_BLOCK, TEXTS } TextColumn;
-typedef enum { SIZE_BATCH, SIZE_HEADS, SIZE_KV_HEADS, SIZE_QUERIES, SIZE_KEYS, SIZE_HEAD_DIM, SIZE_CAUSAL, SIZES } SizeColumn;
+enum { BATCH, HEADS, KV_HEADS, QUERIES, KEYS, HEAD_DIM, CAUSAL };   /* of SiliconShapeColumns */
+enum { KERNEL, PASS, LAUNCH, GRID, BLOCK, TEXTS };
 
 typedef struct {
-    size_t text[TEXTS], size[SIZES], counter[SILICON_COUNTERS];
+    SiliconShapeColumns shape;
+    size_t text[TEXTS], counter[SILICON_COUNTERS];
 } Columns;
+
+bool silicon_shape_columns(const CsvTable *t, SiliconShapeColumns *columns, Status *status)
+{
+    static const char *const names[SILICON_SHAPE_COLUMNS] = {"batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "causal"};
+    for (int i = 0; i < SILICON_SHAPE_COLUMNS; i++)
+        if (!csv_column(t, names[i], &columns->column[i], status)) return false;
+    return true;
+}
 
 static bool find_columns(const CsvTable *t, Columns *c, Status *status)
 {
     static const char *const texts[TEXTS] = {"kernel", "pass", "launch", "grid", "block"};
-    static const char *const sizes[SIZES] = {"batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "causal"};
     for (int i = 0; i < TEXTS; i++)
         if (!csv_column(t, texts[i], &c->text[i], status)) return false;
-    for (int i = 0; i < SIZES; i++)
-        if (!csv_column(t, sizes[i], &c->size[i], status)) return false;
     for (int i = 0; i < SILICON_COUNTERS; i++)
         if (!csv_column(t, silicon_counter_name((SiliconCounter)i), &c->counter[i], status)) return false;
-    return true;
+    return silicon_shape_columns(t, &c->shape, status);
 }
 
 /* "8x1x16": the product of three. */
@@ -44,18 +50,18 @@ static bool read_dimensions(const CsvTable *t, size_t row, size_t column, uint64
     return true;
 }
 
-static bool read_shape(const CsvTable *t, size_t row, const Columns *c, AttentionShape *shape, Status *status)
+bool silicon_shape_read(const CsvTable *t, size_t row, const SiliconShapeColumns *c, AttentionShape *shape, Status *status)
 {
-    uint64_t size[SIZES];
-    for (int i = 0; i < SIZES; i++)
-        if (!csv_count(t, row, c->size[i], &size[i], status)) return false;
-    if (size[SIZE_CAUSAL] > 1) return csv_refuse(t, row, c->size[SIZE_CAUSAL], "mask", "0 or 1", status);
-    *shape = attention_shape(size[SIZE_QUERIES], size[SIZE_HEAD_DIM]);
-    shape->batch = size[SIZE_BATCH];
-    shape->heads = size[SIZE_HEADS];
-    shape->kv_heads = size[SIZE_KV_HEADS];
-    shape->seqlen_k = size[SIZE_KEYS];
-    shape->mask = size[SIZE_CAUSAL] == 1 ? MASK_CAUSAL : MASK_NONE;
+    uint64_t size[SILICON_SHAPE_COLUMNS];
+    for (int i = 0; i < SILICON_SHAPE_COLUMNS; i++)
+        if (!csv_count(t, row, c->column[i], &size[i], status)) return false;
+    if (size[CAUSAL] > 1) return csv_refuse(t, row, c->column[CAUSAL], "mask", "0 or 1", status);
+    *shape = attention_shape(size[QUERIES], size[HEAD_DIM]);
+    shape->batch = size[BATCH];
+    shape->heads = size[HEADS];
+    shape->kv_heads = size[KV_HEADS];
+    shape->seqlen_k = size[KEYS];
+    shape->mask = size[CAUSAL] == 1 ? MASK_CAUSAL : MASK_NONE;
     Status refused = {0};
     if (attention_check(shape, &refused)) return true;
     return status_fail(status, refused.code, "%.500s:%zu: %.400s", t->name, t->lines[row + 1], refused.text);
@@ -64,13 +70,13 @@ static bool read_shape(const CsvTable *t, size_t row, const Columns *c, Attentio
 static bool read_row(const CsvTable *t, size_t row, const Columns *c, SiliconRow *out, Status *status)
 {
     *out = (SiliconRow){.line = t->lines[row + 1],
-                        .launch = {.kernel = csv_text(t, row, c->text[TEXT_KERNEL]), .pass = csv_text(t, row, c->text[TEXT_PASS]),
-                                   .launch = csv_text(t, row, c->text[TEXT_LAUNCH])}};
+                        .launch = {.kernel = csv_text(t, row, c->text[KERNEL]), .pass = csv_text(t, row, c->text[PASS]),
+                                   .launch = csv_text(t, row, c->text[LAUNCH])}};
     for (int i = 0; i < SILICON_COUNTERS; i++)
         if (!csv_count(t, row, c->counter[i], &out->chip[i], status)) return false;
-    return read_shape(t, row, c, &out->launch.shape, status) &&
-           read_dimensions(t, row, c->text[TEXT_GRID], &out->launch.grid, status) &&
-           read_dimensions(t, row, c->text[TEXT_BLOCK], &out->launch.threads, status);
+    return silicon_shape_read(t, row, &c->shape, &out->launch.shape, status) &&
+           read_dimensions(t, row, c->text[GRID], &out->launch.grid, status) &&
+           read_dimensions(t, row, c->text[BLOCK], &out->launch.threads, status);
 }
 
 /* ---- the model ---- */

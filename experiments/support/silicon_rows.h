@@ -5,6 +5,15 @@
 #include "csv_table.h"
 #include "silicon_counts.h"
 
+/* The columns batch, heads, kv_heads, seqlen_q, seqlen_k, head_dim and causal of a file, and the problem that a row of them describes (BF16).
+ * Errors name the line and the column. */
+enum { SILICON_SHAPE_COLUMNS = 7 };
+typedef struct {
+    size_t column[SILICON_SHAPE_COLUMNS];
+} SiliconShapeColumns;
+bool silicon_shape_columns(const CsvTable *table, SiliconShapeColumns *columns, Status *status);
+bool silicon_shape_read(const CsvTable *table, size_t row, const SiliconShapeColumns *columns, AttentionShape *shape, Status *status);
+
 /* One launch. */
 typedef struct {
     SiliconLaunch launch;

@@ -90,7 +90,7 @@ cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
 set(counters ${CMAKE_SOURCE_DIR}/hw_profiles/measured/h200_counters.csv)
 cli_case(silicon_check PROGRAM silicon ARGS --check --summary STDOUT "l2_to_l1_read_bytes +106 +106 +100.0")
 cli_case(silicon_same_file PROGRAM silicon
-         SCRIPT "\"$PROGRAM\" --summary >a && \"$PROGRAM\" --summary --counters ${counters} >b && sed 2d a >c && sed 2d b >d && cmp c d")
+         SCRIPT "\"$PROGRAM\" --summary >a && \"$PROGRAM\" --summary --counters ${counters} >b && sed '1,/^$/d' a >c && sed '1,/^$/d' b >d && test -s c && cmp c d")
 cli_case(silicon_filter PROGRAM silicon ARGS --kernel cudnn --pass bwd --counter xu_warp_insts --summary STDOUT "xu_warp_insts +24 +24 ")
 cli_case(silicon_missed_target PROGRAM silicon EXIT 1
          SCRIPT "sed '2s/,35651584,/,36651584,/' ${counters} >changed.csv; \"$PROGRAM\" --counters changed.csv --check >out"
@@ -98,7 +98,12 @@ cli_case(silicon_missed_target PROGRAM silicon EXIT 1
 cli_case(silicon_no_file PROGRAM silicon ARGS --counters no/such.csv EXIT 4 STDERR "cannot open no/such.csv: ")
 cli_case(silicon_bad_value PROGRAM silicon EXIT 2 SCRIPT "sed '3s/,1024,1024,/,1024,1k,/' ${counters} >bad.csv; \"$PROGRAM\" --counters bad.csv"
          STDERR "^silicon: bad.csv:3: column seqlen_k: '1k' is no count. expected a decimal integer")
-cli_case(silicon_unknown_kernel PROGRAM silicon ARGS --kernel flahs EXIT 2 STDERR "--kernel: 'flahs' is not in h200_counters. did you mean 'flash'\\?")
+cli_case(silicon_unknown_kernel PROGRAM silicon ARGS --kernel flahs EXIT 2 STDERR "--kernel: 'flahs' is neither in h200_counters nor in h200_timings. did you mean 'flash'\\?")
+cli_case(silicon_bad_time PROGRAM silicon EXIT 2
+         SCRIPT "printf 'kernel,pass,batch,heads,kv_heads,seqlen_q,seqlen_k,head_dim,causal,time_us\\nflash,fwd,1,1,1,128,128,64,0,0\\n' >bad.csv; \
+                 \"$PROGRAM\" --timings bad.csv"
+         STDERR "^silicon: bad.csv:2: column time_us: '0' is no time. expected microseconds above 0\n$")
+cli_case(silicon_other_chip PROGRAM silicon ARGS --hw a100 --summary STDOUT "these are kernels for Hopper, and the chip has no wgmma")
 cli_case(silicon_unknown_counter PROGRAM silicon ARGS --counter smem_wavefront EXIT 2 STDERR "did you mean 'smem_wavefronts'\\?")
 cli_case(silicon_full_disk PROGRAM silicon EXIT 4 SCRIPT "\"$PROGRAM\" >/dev/full" STDERR "cannot write standard output: ")
 
