@@ -69,6 +69,7 @@ static void test_bad_tables(Context *x)
         {"\n\r\n", "t.csv: is empty; expected a line of column names"},
         {"a,b\n1\n", "t.csv:2: 1 fields; expected 2, as many as column names"},
         {"a,b\n\n1,2\n1,2,3\n", "t.csv:4: 3 fields; expected 2, as many as column names"},
+        {"a,b\n\"x\ny\",1\n2\n", "t.csv:4: 1 fields; expected 2, as many as column names"},
         {"a,b,a\n", "t.csv:1: two columns are named 'a'"},
         {"a\n\"x", "t.csv:2: a quotation mark is opened and never closed"},
         {"a\n\"x\ny\nz", "t.csv:2: a quotation mark is opened and never closed"},
