@@ -477,14 +477,27 @@ static void test_sizes(Context *x)
     silicon_rows_free(&rows);
     for (size_t k = 0; k < silicon_kernel_count(); k++) {
         for (uint64_t N = 0; N < 200; N += 33) {
-            SiliconLaunch l = {.kernel = silicon_kernel_name(silicon_kernel_at(k)), .pass = silicon_kernel_pass(silicon_kernel_at(k)),
-                               .launch = "x_64x128x64_x", .shape = shape_of(2, 1, N, N, 64, N % 2 == 1), .grid = 5, .threads = 384, .splits = N};
+            const SiliconLaunch l = {.kernel = silicon_kernel_name(silicon_kernel_at(k)), .pass = silicon_kernel_pass(silicon_kernel_at(k)),
+                                     .launch = "x_64x128x64_x", .shape = shape_of(N % 4 < 2 ? 2 : 0, 1, N, N, 64, N % 2 == 1), .grid = 5,
+                                     .threads = 384, .splits = N};
             uint64_t n[SILICON_COUNTERS];
             const char *why = NULL;
             Status fine = {0};
             silicon_counts(silicon_kernel_at(k), &l, &x->h200, n, &why, &fine);
             check_text(&x->test, fine.text, "", silicon_kernel_role(silicon_kernel_at(k)));
         }
+    }
+}
+
+/* One query and no split keys: the kernel of the forward, a group of query heads in a tile's rows; a causal mask hides nothing. */
+static void test_one_query(Context *x)
+{
+    for (int causal = 0; causal < 2; causal++) {
+        uint64_t n[SILICON_COUNTERS];
+        const SiliconLaunch l = {.kernel = "flash_decode", .pass = "fwd", .launch = "flash_fwd_kernel", .shape = shape_of(32, 8, 1, 4096, 128, causal == 1), .grid = 8, .threads = 128};
+        check_counts(x, &l, n);
+        check_u64(&x->test, n[SILICON_L2_READ], (32 + 2 * 8 * 4096) * 128 * 2, "Q, K and V once");
+        check_u64(&x->test, n[SILICON_TENSOR_INSTRUCTIONS], 8 * (4096 / 64) * (128 / 16) * (64 / 8) * (128 / 16) * 2, "a tile for each K/V head and 64 keys");
     }
 }
 
@@ -550,6 +563,7 @@ int main(void)
     test_skipped_rows(&x);
     test_refused_rows(&x);
     test_sizes(&x);
+    test_one_query(&x);
     test_times(&x);
     test_out_of_memory(&x);
     check_u64(&x.test, x.alloc.live_bytes, 0, "bytes left");

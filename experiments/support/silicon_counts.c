@@ -117,6 +117,16 @@ static bool cannot(const Work *w, const char *why)
 /* One matrix of the queries' size, in bytes. */
 static uint64_t query_bytes(const Work *w) { return times(w, times3(w, w->heads, w->Nq, w->d), ELEMENT); }
 
+/* One query: flash and cudnn make the query heads of a K/V head the rows of a tile, and drop the mask, which hides nothing. */
+static void pack_group(Work *w)
+{
+    if (w->Nq != 1 || w->shape->heads == 0) return;
+    w->masked = false;
+    const uint64_t group = w->shape->heads / w->shape->kv_heads;
+    w->heads /= group;
+    w->Nq = group;
+}
+
 /* The tiles that a kernel executes. */
 typedef struct {
     uint64_t Br, Bc;
@@ -127,7 +137,7 @@ typedef struct {
 /* K and V are read by the blocks of each query head, as no kernel here shares them. */
 static CountedProblem problem_of(const Work *w, uint64_t Br, uint64_t Bc, InstructionShape instruction)
 {
-    const Band band = attention_band(w->shape);
+    const Band band = w->masked ? attention_band(w->shape) : (Band){-(int64_t)w->Nq, (int64_t)w->Nk};
     return (CountedProblem){.batch = 1, .heads = w->heads, .kv_heads = w->heads, .Nq = w->Nq, .Nk = w->Nk, .d = w->d,
                             .band_low = band.low, .band_high = band.high, .Br = Br, .Bc = Bc, .element_bytes = ELEMENT,
                             .statistic_bytes = FLOAT, .ideal_l2 = true, .shape_m = instruction.m, .shape_n = instruction.n};
@@ -252,6 +262,7 @@ static bool flash_forward(Work *w)
     const Geometry geometry = algorithm_fa2.geometry(w->shape, tiles);
     const Spills *spills = spills_of(w->d);
     Tiling t;
+    pack_group(w);
     if (!tile_forward(w, tiles.Br, tiles.Bc, geometry.shape, &t)) return false;
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
     count(w, SILICON_L2_WRITE, t.all.sm_to_l2_bytes);
@@ -330,15 +341,6 @@ static bool flash_convert(Work *w)
 }
 
 /* --------------------------------------------------------------------------------------------------------- flash, decoding */
-
-/* One query: the query heads of a K/V head are the rows of a tile. */
-static void pack_group(Work *w)
-{
-    if (w->Nq != 1) return;
-    const uint64_t group = w->shape->heads / w->shape->kv_heads;
-    w->heads /= group;
-    w->Nq = group;
-}
 
 static uint64_t rows_of(const Work *w) { return times(w, w->heads, w->Nq); }
 
