@@ -97,7 +97,7 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_MODE] = {.name = "--mode", .kind = KIND_CHOICE, .argument = "M", .initial = "count",
         .choices = mode_choices, .meaning = "compute, count only, or time"},
     [OPTION_L2] = {.name = "--l2", .kind = KIND_CHOICE, .argument = "L", .initial = "ideal",
-        .choices = l2_choices, .meaning = "none: every load goes to HBM; ideal: each byte once per kernel"},
+        .choices = l2_choices, .meaning = "none: every load goes to HBM; ideal: each byte once per kernel; simulated: a cache of the chip's size"},
     [OPTION_ORDER] = {.name = "--order", .kind = KIND_CHOICE, .argument = "O", .initial = "grid",
         .choices = order_choices, .meaning = "launch order of the blocks; lpt: longest first"},
     [OPTION_THRESHOLD] = {.name = "--threshold", .kind = KIND_REAL, .argument = "T", .absent = "rescale at every key block",

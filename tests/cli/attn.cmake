@@ -69,7 +69,10 @@ attn_case(walk_too_long 3 "the walk is too long: 4294967296 tile pairs, at most 
           fa2 --seqlen 1m --block-q 16 --block-k 16)
 attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLOP, at most [0-9]+; [^\n]*"
           fa2 --mode numeric --seqlen 768k --head-dim 1)
-attn_case(simulated_is_missing 3 "fa2_forward: the simulated L2 is not part of this version; allowed: none, ideal" fa2 --l2 simulated)
+attn_case(too_long_for_l2 3 "fa2_forward: a head moves more than 33554432 tiles, too many for the simulated L2; [^\n]*"
+          fa2 --l2 simulated --seqlen 1m --block-q 128 --block-k 128)
+attn_case(too_many_for_l2 3 "fa2_forward: the launch moves [0-9]+ tiles, the simulated L2 follows at most 268435456; [^\n]*"
+          fa2 --l2 simulated --heads 65536 --seqlen 8k)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8 can only be counted[^\n]*" fa2 --mode numeric --dtype fp8)
 
@@ -97,7 +100,7 @@ cli_case(attn_closed_pipe PROGRAM attn EXIT 4
          STDERR "cannot write standard output: ")
 # A file that was there stays as it was when the run fails.
 cli_case(attn_keeps_old_file PROGRAM attn EXIT 3
-         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --l2 simulated -o a.json; code=$?; \
+         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --heads 65536 --seqlen 8k --l2 simulated -o a.json; code=$?; \
                  test \"$(cat a.json)\" = old && test \"$(ls)\" = a.json && exit $code"
          STDERR "the simulated L2")
 
