@@ -8,7 +8,6 @@
 #include "chip_schedule.h"
 
 #include "checked.h"
-#include "heap.h"
 
 /* ---- occupancy ---- */
 
@@ -140,6 +139,50 @@ uint64_t groups_that_fit(uint64_t bytes_per_group, uint64_t budget_bytes)
     uint64_t groups = 1;
     while (groups <= fit / 2) groups *= 2;
     return groups;
+}
+
+/* ---- the heap: (time, id), smallest first, ties to the smaller id ---- */
+
+typedef struct {
+    uint64_t time, id;
+} HeapEntry;
+
+typedef struct {
+    HeapEntry *entries;
+    uint64_t count;
+} Heap;
+
+static bool before(HeapEntry a, HeapEntry b) { return a.time < b.time || (a.time == b.time && a.id < b.id); }
+
+/* Puts `entry` into the hole at the top. */
+static void heap_replace_top(Heap *heap, HeapEntry entry)
+{
+    uint64_t hole = 0;
+    for (uint64_t child = 1; child < heap->count; child = 2 * hole + 1) {
+        if (child + 1 < heap->count && before(heap->entries[child + 1], heap->entries[child])) child++;
+        if (!before(heap->entries[child], entry)) break;
+        heap->entries[hole] = heap->entries[child];
+        hole = child;
+    }
+    if (heap->count > 0) heap->entries[hole] = entry;
+}
+
+static HeapEntry heap_pop(Heap *heap)
+{
+    const HeapEntry top = heap->entries[0];
+    heap->count--;
+    heap_replace_top(heap, heap->entries[heap->count]);
+    return top;
+}
+
+static void heap_push(Heap *heap, HeapEntry entry)
+{
+    uint64_t hole = heap->count++;
+    while (hole > 0 && before(entry, heap->entries[(hole - 1) / 2])) {
+        heap->entries[hole] = heap->entries[(hole - 1) / 2];
+        hole = (hole - 1) / 2;
+    }
+    heap->entries[hole] = entry;
 }
 
 /* ---- what both engines share ---- */

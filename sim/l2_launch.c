@@ -2,7 +2,6 @@
 #include "l2_launch.h"
 
 #include "checked.h"
-#include "heap.h"
 #include "launch_time.h"
 
 #include <string.h>
@@ -131,9 +130,26 @@ typedef struct {
 typedef struct {
     uint64_t first;                 /* relative to the head */
     uint32_t down, across, pitch;
+    uint32_t size;                  /* which of the agenda's sizes */
     uint64_t bytes;
     uint8_t tensor, access;
 } Touch;
+
+/* When a running block makes its next access. */
+typedef struct {
+    uint64_t time, slot;
+} Due;
+
+/* What is due, first by time, then by slot. A block's next access comes as many units of time after this one as this one has bytes, and there are
+ * few sizes. So there is a queue for each: what comes in in order of time stays in that order when the same is added to all of it. */
+typedef struct {
+    uint64_t *sizes;                /* [count]; the first is 0: what is due at the start */
+    uint32_t count;
+    uint64_t capacity;              /* of a queue: a power of two, no less than there are slots */
+    Due *queues;                    /* [count][capacity], rings */
+    uint64_t *taken, *added;        /* [count] */
+    Due *fronts;                    /* [count]; never due: empty */
+} Agenda;
 
 typedef struct {
     Machine *machine;
@@ -144,6 +160,7 @@ typedef struct {
     uint64_t tiles;                 /* of all tensors and heads */
     uint64_t *bases;                /* [heads of the grid][tensors]: first tile (by tiles), first byte (by lines) */
     bool by_lines;
+    Agenda agenda;
     L2TileCache tile_cache;
     L2LineCache line_cache;
 } Simulation;
@@ -191,19 +208,34 @@ static void cut_tensors(Simulation *s)
     }
 }
 
+/* The number of this size, a new one if there is none like it. */
+static uint32_t size_of(Agenda *agenda, uint64_t bytes)
+{
+    uint32_t size = 0;
+    while (size < agenda->count && agenda->sizes[size] != bytes) size++;
+    if (size == agenda->count) agenda->sizes[agenda->count++] = bytes;
+    return size;
+}
+
 static bool convert_pieces(Simulation *s)
 {
+    Agenda *agenda = &s->agenda;
+    agenda->sizes = alloc_array(s->machine->alloc, (uint64_t)s->trace->piece_count + 1, sizeof *agenda->sizes, "accesses to the L2 cache", s->machine->status);
+    if (agenda->sizes == NULL) return false;
+    agenda->count = 1;
     s->touches = alloc_array(s->machine->alloc, s->trace->piece_count, sizeof *s->touches, "accesses to the L2 cache", s->machine->status);
     for (uint32_t i = 0; s->touches != NULL && i < s->trace->piece_count; i++) {
         const L2Piece *p = &s->trace->pieces[i];
         const Cut *cut = &s->cuts[p->tensor];
         const uint64_t row = p->row / cut->rows, col = p->col / cut->cols;
+        const uint64_t bytes = (uint64_t)p->rows * p->cols * element_bytes(s->machine->tensors[p->tensor].type);
         s->touches[i] = (Touch){
             .first = p->member * cut->per_head + row * cut->across + col,
             .down = (uint32_t)(ceil_div((uint64_t)p->row + p->rows, cut->rows) - row),
             .across = (uint32_t)(ceil_div((uint64_t)p->col + p->cols, cut->cols) - col),
             .pitch = (uint32_t)cut->across,
-            .bytes = (uint64_t)p->rows * p->cols * element_bytes(s->machine->tensors[p->tensor].type),
+            .size = size_of(agenda, bytes),
+            .bytes = bytes,
             .tensor = p->tensor,
             .access = p->access,
         };
@@ -292,26 +324,73 @@ static bool take_block(Dispenser *d, Running *running)
     return false;
 }
 
+static const Due never = {UINT64_MAX, UINT64_MAX};
+
+static bool agenda_init(Agenda *agenda, uint64_t slots, Alloc *alloc, Status *status)
+{
+    const char *what = "running blocks";
+    for (agenda->capacity = 1; agenda->capacity < slots;) agenda->capacity *= 2;
+    agenda->queues = alloc_array(alloc, agenda->count * agenda->capacity, sizeof *agenda->queues, what, status);
+    agenda->taken = alloc_array(alloc, agenda->count, sizeof *agenda->taken, what, status);
+    agenda->added = alloc_array(alloc, agenda->count, sizeof *agenda->added, what, status);
+    agenda->fronts = alloc_array(alloc, agenda->count, sizeof *agenda->fronts, what, status);
+    for (uint32_t i = 0; agenda->fronts != NULL && i < agenda->count; i++) agenda->fronts[i] = never;
+    return status_ok(status);
+}
+
+static void agenda_free(Agenda *agenda, Alloc *alloc)
+{
+    alloc_free(alloc, agenda->sizes);
+    alloc_free(alloc, agenda->queues);
+    alloc_free(alloc, agenda->taken);
+    alloc_free(alloc, agenda->added);
+    alloc_free(alloc, agenda->fronts);
+}
+
+static Due *place_in(const Agenda *agenda, uint32_t size, uint64_t number)
+{
+    return &agenda->queues[size * agenda->capacity + (number & (agenda->capacity - 1))];
+}
+
+static void agenda_add(Agenda *agenda, uint32_t size, Due due)
+{
+    if (agenda->taken[size] == agenda->added[size]) agenda->fronts[size] = due;
+    *place_in(agenda, size, agenda->added[size]++) = due;
+}
+
+/* False when nothing is left. */
+static bool agenda_next(Agenda *agenda, Due *due)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < agenda->count; i++) {
+        const Due *a = &agenda->fronts[i], *b = &agenda->fronts[first];
+        first = (a->time < b->time) | ((a->time == b->time) & (a->slot < b->slot)) ? i : first;
+    }
+    *due = agenda->fronts[first];
+    if (due->time == UINT64_MAX) return false;
+    const uint64_t next = ++agenda->taken[first];
+    agenda->fronts[first] = next < agenda->added[first] ? *place_in(agenda, first, next) : never;
+    return true;
+}
+
 static bool run_blocks(Simulation *s, uint64_t count, uint64_t slots)
 {
     Machine *machine = s->machine;
+    Agenda *agenda = &s->agenda;
     Dispenser dispenser = {s, &machine->config.l2_order, 0, count};
+    Due now;
     Running *running = alloc_array(machine->alloc, slots, sizeof *running, "running blocks", machine->status);
-    Heap heap = {alloc_array(machine->alloc, slots, sizeof(HeapEntry), "running blocks", machine->status), 0};
-    if (running == NULL || heap.entries == NULL) slots = 0;
-    for (uint64_t slot = 0; slot < slots && take_block(&dispenser, &running[slot]); slot++) heap_push(&heap, (HeapEntry){0, slot});
-    while (heap.count > 0) {
-        HeapEntry now = heap.entries[0];
-        Running *block = &running[now.id];
+    if (running == NULL || !agenda_init(agenda, slots, machine->alloc, machine->status)) slots = 0;
+    for (uint64_t slot = 0; slot < slots && take_block(&dispenser, &running[slot]); slot++) agenda_add(agenda, 0, (Due){0, slot});
+    while (slots > 0 && agenda_next(agenda, &now)) {
+        Running *block = &running[now.slot];
         const uint32_t piece = s->trace->sequence[block->next++];
+        const Touch *touch = &s->touches[piece];
         if (s->by_lines) touch_lines(s, block->bases, &s->trace->pieces[piece]);
-        else touch_tiles(s, block->bases, &s->touches[piece]);
-        now.time += s->touches[piece].bytes;
-        if (block->next < block->end || take_block(&dispenser, block)) heap_replace_top(&heap, now);
-        else heap_pop(&heap);
+        else touch_tiles(s, block->bases, touch);
+        if (block->next < block->end || take_block(&dispenser, block)) agenda_add(agenda, touch->size, (Due){now.time + touch->bytes, now.slot});
     }
     alloc_free(machine->alloc, running);
-    alloc_free(machine->alloc, heap.entries);
     return status_ok(machine->status);
 }
 
@@ -391,6 +470,7 @@ bool l2_launch(Machine *machine, const Kernel *kernel, Grid grid, const L2Trace 
     if (ok && run_blocks(&s, count, slots)) finish(&s, traffic, outcome);
     l2_tiles_free(&s.tile_cache);
     l2_lines_free(&s.line_cache);
+    agenda_free(&s.agenda, machine->alloc);
     alloc_free(machine->alloc, s.touches);
     alloc_free(machine->alloc, s.bases);
     return ok && status_ok(machine->status);

@@ -1,6 +1,6 @@
-/* h200_dram.h - DRAM and L2 counters of one NVIDIA H200 that s2_4_l2_roofline prints beside the simulated L2 (§2.4).
+/* h200_dram.h - DRAM and L2 counters of one NVIDIA H200 that s2_4_l2_roofline and s4_5_scheduling print beside the simulated L2 (§2.4, §4.5).
  *
- * Rows of hw_profiles/measured/h200_counters.csv, whose README.md says how they were measured; tests/test_silicon_dram.c compares the two.
+ * Rows of hw_profiles/measured/h200_counters.csv and h200_l2.csv; README.md there says how they were measured, tests/test_silicon_dram.c compares the two.
  * Bytes. A block has 128 query rows (128 keys in the backward pass).
  */
 #ifndef ATTNLAB_H200_DRAM_H
@@ -38,6 +38,23 @@ static const H200Dram h200_dram[] = {
     {"standard, P V", DRAM_STANDARD, DRAM_PV, false, 16, 8192, 128, 2202243584, 29916672, UINT64_C(3221237632), UINT64_C(33566592)},
 };
 
+/* Causal attention by one Triton kernel (128 queries x 64 keys, 8 warps; 164 registers a thread at d = 128, 128 at d = 64, so one and two blocks
+ * on an SM), its blocks in three orders: head by head, longest first over all heads, longest first in sections of as many heads as have 32 MiB
+ * of K and V. */
+typedef struct {
+    uint64_t heads, seqlen, head_dim, blocks_per_sm;
+    uint64_t dram_read[3];                  /* bytes */
+    uint64_t time[3];                       /* nanoseconds, under the profiler */
+} H200OrderReads;
+
+static const H200OrderReads h200_order_reads[] = {
+    {128, 8192, 128, 1, {UINT64_C(805499904), UINT64_C(17302865664), UINT64_C(1291582720)}, {5958432, 7514272, 6433760}},
+    {128, 8192, 64, 2, {UINT64_C(402674432), UINT64_C(4464849664), UINT64_C(641962496)}, {3540160, 3724416, 3508128}},
+    {16, 16384, 128, 1, {UINT64_C(201348864), UINT64_C(1156401152), UINT64_C(322524160)}, {3073664, 3233504, 3139456}},
+    {16, 8192, 128, 1, {UINT64_C(100726784), UINT64_C(306799360), UINT64_C(158711296)}, {864480, 820832, 814560}},
+};
+
+enum { H200_ORDER_ROWS = sizeof h200_order_reads / sizeof h200_order_reads[0] };
 enum { H200_DRAM_ROWS = sizeof h200_dram / sizeof h200_dram[0] };
 
 #endif
