@@ -7,7 +7,7 @@
  * A row is one launch. Its counts are formulas (support/silicon_counts.h): the closed forms of algos/ with the tiles of the shipped kernel,
  * and the named mechanisms that a real kernel has on top. Nothing is fitted to a row; the numbers that were read off counters are
  * listed (table calibrated), and so is every counter that the model leaves out or is known to miss, with the reason. The chip is an H200
- * unless --hw names another. Times (support/silicon_times.h) stand beside the time model without a verdict: it is a bound.
+ * unless --hw names another. HBM bytes are those of the simulated L2 (support/silicon_dram.h). Times (support/silicon_times.h) stand beside the time model without a verdict: it is a bound.
  */
 #include "support/experiment.h"
 #include "support/silicon_times.h"
@@ -33,6 +33,8 @@ static const Column worst_columns[] = {
     {"XU", "%", "worst error of xu_warp_insts"},
     {"tensor", "%", "worst error of tensor_warp_insts"},
     {"cycles", "%", "worst error of tensor_pipe_cycles"},
+    {"HBM read", "%", "worst error of dram_read_bytes"},
+    {"HBM write", "%", "worst error of dram_write_bytes, relative to all that the launch wrote"},
 };
 static const TableSpec worst_table = {"worst", "Worst error, by launch and counter", worst_columns, 4 + SILICON_COUNTERS};
 
@@ -316,7 +318,6 @@ static void add_left_out(const Silicon *s)
             cell_text(table, why);
         }
     }
-    table_note(table, "HBM bytes are not compared here: they depend on which blocks meet in L2.");
 }
 
 static void add_calibrations(Report *report)
@@ -391,9 +392,8 @@ static void add_rows(const Silicon *s)
     Table *table = report_table(s->report, &row_table);
     for (size_t i = 0; i < s->rows.count; i++) {
         const SiliconRow *row = &s->rows.rows[i];
-        if (row->kernel == NULL || !silicon_row_is_shown(row, &s->filter)) continue;
         for (int c = 0; c < SILICON_COUNTERS; c++)
-            if (silicon_counter_is_shown(row->kernel, (SiliconCounter)c, &s->filter)) row_cells(table, row, (SiliconCounter)c);
+            if (silicon_cell_is_shown(row, (SiliconCounter)c, &s->filter)) row_cells(table, row, (SiliconCounter)c);
     }
 }
 
@@ -490,13 +490,12 @@ static void check_targets(const Silicon *s)
 {
     for (size_t i = 0; i < s->rows.count; i++) {
         const SiliconRow *row = &s->rows.rows[i];
-        if (row->kernel == NULL || !silicon_row_is_shown(row, &s->filter)) continue;
         for (int c = 0; c < SILICON_COUNTERS; c++) {
             const SiliconCounter counter = (SiliconCounter)c;
-            if (!silicon_counter_is_shown(row->kernel, counter, &s->filter) || silicon_verdict(row, counter) != SILICON_MISSED) continue;
+            if (!silicon_cell_is_shown(row, counter, &s->filter) || silicon_verdict(row, counter) != SILICON_MISSED) continue;
             report_mismatch(s->report, "%s:%zu: %s %s: model %" PRIu64 ", chip %" PRIu64 ": %+.2f %%, target %.1f %%", s->rows.table.name,
                             row->line, row->launch.kernel, silicon_counter_name(counter), row->model[counter], row->chip[counter],
-                            silicon_error(row->model[counter], row->chip[counter]), silicon_target(row->kernel, counter));
+                            silicon_row_error(row, counter), silicon_target(row->kernel, counter));
         }
     }
 }
@@ -504,7 +503,10 @@ static void check_targets(const Silicon *s)
 static bool fill_report(Silicon *s)
 {
     const Options *o = s->context->options;
-    if (!make_filter(o, &s->rows, &s->times, &s->filter, s->context->status) || !summarise_all(s) || !model_times(s)) return false;
+    if (!make_filter(o, &s->rows, &s->times, &s->filter, s->context->status)) return false;
+    s->filter.dram = s->filter.counter < 0 || s->filter.counter >= SILICON_DRAM_READ;
+    if (s->filter.dram && !silicon_rows_dram(&s->rows, &s->filter, s->context->status)) return false;
+    if (!summarise_all(s) || !model_times(s)) return false;
     report_param_text(s->report, "counters", s->rows.table.name);
     report_param_count(s->report, "launches", s->rows.count);
     report_param_text(s->report, "timings", s->times.table.name);

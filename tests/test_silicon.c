@@ -7,6 +7,7 @@
  *   walk         traffic and shared memory against the machine; the backward launches add up to the closed form
  *   softmax      the expected share of slow divisions against scores drawn one by one
  *   rows         what is skipped and why; what is refused and where
+ *   HBM          where the simulated L2 is asked (its own test: test_silicon_dram.c)
  *   times        every kernel that has a model gets one; what is refused and where
  *   memory       every allocation failing in turn
  */
@@ -137,7 +138,7 @@ enum { OUT = -1 };
 static const struct {
     const char *kernel, *role;
     size_t rows;
-    int worst[SILICON_COUNTERS];
+    int worst[SILICON_DRAM_READ];             /* HBM: test_silicon_dram.c */
 } bounds[] = {
     {"flash", "forward", 9, {1, 29, 0, 552, 0, 0, 0}},
     {"flash", "split", 3, {0, 1258, 0, 329, 6, 0, 0}},
@@ -166,7 +167,7 @@ static void test_bounds(Context *x, const SiliconRows *rows)
         const SiliconKernel *kernel = silicon_kernel_at(k);
         check_text(&x->test, silicon_kernel_name(kernel), bounds[k].kernel, "kernel");
         check_text(&x->test, silicon_kernel_role(kernel), bounds[k].role, "launch");
-        for (int c = 0; c < SILICON_COUNTERS; c++) {
+        for (int c = 0; c < SILICON_DRAM_READ; c++) {
             char what[160];
             SiliconSummary s;
             Status status = {0};
@@ -188,7 +189,7 @@ static void test_targets(Context *x, const SiliconRows *rows)
         check_true(&x->test, row->kernel != NULL, row->launch.launch);
         for (int c = 0; row->kernel != NULL && c < SILICON_COUNTERS; c++) {
             char what[160];
-            if (silicon_left_out(row->kernel, (SiliconCounter)c) != NULL) continue;
+            if (!silicon_cell_is_shown(row, (SiliconCounter)c, &everything)) continue;
             snprintf(what, sizeof what, "line %zu: %s: model %" PRIu64 ", chip %" PRIu64, row->line, silicon_counter_name((SiliconCounter)c),
                      row->model[c], row->chip[c]);
             check_true(&x->test, silicon_verdict(row, (SiliconCounter)c) != SILICON_MISSED, what);
@@ -208,7 +209,7 @@ static void test_known_misses(Context *x, const SiliconRows *rows)
             const SiliconKernel *kernel = silicon_kernel_at(k);
             SiliconSummary s;
             Status status = {0};
-            if (silicon_known_miss(kernel, (SiliconCounter)c) == NULL) continue;
+            if (silicon_known_miss(kernel, (SiliconCounter)c) == NULL || !silicon_counter_is_shown(kernel, (SiliconCounter)c, &everything)) continue;
             silicon_summarise(rows, &everything, kernel, (SiliconCounter)c, &s, &status);
             check_true(&x->test, s.met < s.rows, silicon_known_miss(kernel, (SiliconCounter)c));
         }
@@ -399,7 +400,7 @@ static void test_softmax(Context *x)
 /* ---- rows ---- */
 
 static const char header[] = "kernel,pass,batch,heads,kv_heads,seqlen_q,seqlen_k,head_dim,causal,launch,grid,block,l2_to_l1_read_bytes,l1_to_l2_write_bytes,"
-                             "l2_red_sectors,smem_wavefronts,xu_warp_insts,tensor_warp_insts,tensor_pipe_cycles\n";
+                             "l2_red_sectors,smem_wavefronts,xu_warp_insts,tensor_warp_insts,tensor_pipe_cycles,dram_read_bytes,dram_write_bytes\n";
 
 static bool parse(Context *x, SiliconRows *rows, const char *lines, Status *status)
 {
@@ -413,19 +414,19 @@ static void test_skipped_rows(Context *x)
     static const struct {
         const char *line, *why;
     } lines[] = {
-        {"math,fwd,1,1,1,128,128,64,0,k,1x1x1,128x1x1,1,1,1,1,1,1,1\n", "no formula for this kernel and pass"},
-        {"flash,fwd+bwd,1,1,1,128,128,64,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1\n", "no formula for this kernel and pass"},
-        {"flash,fwd,1,1,1,128,128,64,0,other_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1\n", "no formula for a launch of this name"},
-        {"flashy,fwd,1,1,1,128,128,64,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1\n", "no formula for this kernel and pass"},
-        {"flash,fwd,1,1,1,128,128,96,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1\n", "its counts are known for head dims 64 and 128"},
-        {"cudnn,fwd,1,1,1,128,128,64,0,flash_fprop_wgmma,1x1x1,384x1x1,1,1,1,1,1,1,1\n", "no tile in its name"},
-        {"cudnn,fwd,1,1,1,128,128,64,0,flash_fprop_wgmma_64x128x64_,1x1x1,128x1x1,1,1,1,1,1,1,1\n",
+        {"math,fwd,1,1,1,128,128,64,0,k,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", "no formula for this kernel and pass"},
+        {"flash,fwd+bwd,1,1,1,128,128,64,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", "no formula for this kernel and pass"},
+        {"flash,fwd,1,1,1,128,128,64,0,other_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", "no formula for a launch of this name"},
+        {"flashy,fwd,1,1,1,128,128,64,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", "no formula for this kernel and pass"},
+        {"flash,fwd,1,1,1,128,128,96,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", "its counts are known for head dims 64 and 128"},
+        {"cudnn,fwd,1,1,1,128,128,64,0,flash_fprop_wgmma,1x1x1,384x1x1,1,1,1,1,1,1,1,1,1\n", "no tile in its name"},
+        {"cudnn,fwd,1,1,1,128,128,64,0,flash_fprop_wgmma_64x128x64_,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n",
          "fewer than two warpgroups: no producer and consumers"},
-        {"flash_decode,fwd,1,8,8,1,512,128,0,flash_fwd_splitkv_combine_kernel,2x1x1,128x1x1,1,1,1,1,1,1,1\n",
+        {"flash_decode,fwd,1,8,8,1,512,128,0,flash_fwd_splitkv_combine_kernel,2x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n",
          "the launch that made its parts is not in the file"},
-        {"flash_decode,fwd,1,8,8,1,512,128,0,flash_fwd_splitkv_kernel,1x1x4,128x1x1,1,1,1,1,1,1,1\n",
+        {"flash_decode,fwd,1,8,8,1,512,128,0,flash_fwd_splitkv_kernel,1x1x4,128x1x1,1,1,1,1,1,1,1,1,1\n",
          "its grid is smaller than the number of query blocks"},
-        {"std_qk,fwd,1,1,1,128,128,64,0,nvjet_sm90,1x1x1,384x1x1,1,1,1,1,1,1,1\n", "no tile in its name"},
+        {"std_qk,fwd,1,1,1,128,128,64,0,nvjet_sm90,1x1x1,384x1x1,1,1,1,1,1,1,1,1,1\n", "no tile in its name"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         SiliconRows rows;
@@ -443,14 +444,14 @@ static void test_refused_rows(Context *x)
     static const struct {
         const char *line, *error;
     } lines[] = {
-        {"flash,fwd,1,1,1,128,128,64,2,k,1x1x1,1x1x1,1,1,1,1,1,1,1\n", "t.csv:2: column causal: '2' is no mask; expected 0 or 1"},
-        {"flash,fwd,1,1,1,128,128,64,0,k,1x1,1x1x1,1,1,1,1,1,1,1\n",
+        {"flash,fwd,1,1,1,128,128,64,2,k,1x1x1,1x1x1,1,1,1,1,1,1,1,1,1\n", "t.csv:2: column causal: '2' is no mask; expected 0 or 1"},
+        {"flash,fwd,1,1,1,128,128,64,0,k,1x1,1x1x1,1,1,1,1,1,1,1,1,1\n",
          "t.csv:2: column grid: '1x1' is no grid; expected three sizes, 8x1x16, together below 2^64"},
-        {"flash,fwd,1,1,1,128,128,64,0,k,1x1x1,0x1x1,1,1,1,1,1,1,1\n",
+        {"flash,fwd,1,1,1,128,128,64,0,k,1x1x1,0x1x1,1,1,1,1,1,1,1,1,1\n",
          "t.csv:2: column block: '0x1x1' is no grid; expected three sizes, 8x1x16, together below 2^64"},
-        {"flash,fwd,1,1,1,128,128,64,0,k,1x1x1,1x1x1,1,1,1,1,x,1,1\n",
+        {"flash,fwd,1,1,1,128,128,64,0,k,1x1x1,1x1x1,1,1,1,1,x,1,1,1,1\n",
          "t.csv:2: column xu_warp_insts: 'x' is no count; expected a decimal integer below 2^64"},
-        {"flash,fwd,1,3,2,128,128,64,0,k,1x1x1,1x1x1,1,1,1,1,1,1,1\n", "t.csv:2: 2 K/V heads do not divide 3 query heads"},
+        {"flash,fwd,1,3,2,128,128,64,0,k,1x1x1,1x1x1,1,1,1,1,1,1,1,1,1\n", "t.csv:2: 2 K/V heads do not divide 3 query heads"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         SiliconRows rows;
@@ -471,7 +472,7 @@ static void test_sizes(Context *x)
 {
     SiliconRows rows;
     Status status = {0};
-    check_true(&x->test, !parse(x, &rows, "flash,fwd,4294967295,65536,65536,2147483648,2147483648,128,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1\n", &status), "too large");
+    check_true(&x->test, !parse(x, &rows, "flash,fwd,4294967295,65536,65536,2147483648,2147483648,128,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", &status), "too large");
     check_u64(&x->test, status.code, STATUS_INFEASIBLE, status.text);
     check_true(&x->test, strncmp(status.text, "t.csv:2: ", 9) == 0, status.text);
     silicon_rows_free(&rows);
@@ -499,6 +500,30 @@ static void test_one_query(Context *x)
         check_u64(&x->test, n[SILICON_L2_READ], (32 + 2 * 8 * 4096) * 128 * 2, "Q, K and V once");
         check_u64(&x->test, n[SILICON_TENSOR_INSTRUCTIONS], 8 * (4096 / 64) * (128 / 16) * (64 / 8) * (128 / 16) * 2, "a tile for each K/V head and 64 keys");
     }
+}
+
+/* ---- HBM ---- */
+
+/* A launch that fits in L2 reads each byte once and writes nothing back; one that the simulated L2 does not know is left out. */
+static void test_dram(Context *x)
+{
+    static const char lines[] = "flash,fwd,1,2,2,256,256,64,0,flash_fwd_kernel,2x1x2,128x1x1,1,1,1,1,1,1,1,1,1\n"
+                                "flash,bwd,1,2,2,256,256,64,0,elementwise_kernel,2x1x2,128x1x1,1,1,1,1,1,1,1,1,1\n";
+    static const SiliconFilter dram = {.counter = -1, .dram = true};
+    SiliconRows rows;
+    Status status = {0};
+    check_true(&x->test, parse(x, &rows, lines, &status) && silicon_rows_dram(&rows, &dram, &status), status.text);
+    if (rows.count == 2) {
+        check_u64(&x->test, rows.rows[0].model[SILICON_DRAM_READ], 3 * 2 * 256 * 64 * 2, "Q, K, V once");
+        check_u64(&x->test, rows.rows[0].model[SILICON_DRAM_WRITE], 0, "all in L2");
+        check_true(&x->test, silicon_counter_is_shown(rows.rows[0].kernel, SILICON_DRAM_READ, &dram), "shown");
+        check_true(&x->test, !silicon_counter_is_shown(rows.rows[0].kernel, SILICON_DRAM_READ, &everything), "not before it is known");
+        check_true(&x->test, !silicon_counter_is_shown(rows.rows[1].kernel, SILICON_DRAM_READ, &dram), "left out");
+        rows.rows[0].chip[SILICON_L2_WRITE] = 100;
+        rows.rows[0].chip[SILICON_DRAM_WRITE] = 10;
+        check_close(&x->test, silicon_row_error(&rows.rows[0], SILICON_DRAM_WRITE), -10, 1e-12, "of what was written");
+    }
+    silicon_rows_free(&rows);
 }
 
 /* ---- times ---- */
@@ -564,6 +589,7 @@ int main(void)
     test_refused_rows(&x);
     test_sizes(&x);
     test_one_query(&x);
+    test_dram(&x);
     test_times(&x);
     test_out_of_memory(&x);
     check_u64(&x.test, x.alloc.live_bytes, 0, "bytes left");

@@ -13,7 +13,9 @@
  *     tensor_warp_insts       warp instructions of the tensor pipe
  *     tensor_pipe_cycles      cycles in which it is busy, summed over the four sub-cores of every SM
  *
- * Left out: HBM (it depends on which blocks meet in L2), time. Known kernels: FlashAttention-2 as shipped in PyTorch ("flash") and cuDNN's
+ *     dram_read_bytes, dram_write_bytes   what HBM saw: it depends on which blocks meet in L2, so no formula here has it (silicon_dram.h)
+ *
+ * Left out: time. Known kernels: FlashAttention-2 as shipped in PyTorch ("flash") and cuDNN's
  * Hopper kernels ("cudnn"), both passes; their decoding kernels; cuBLAS products and PyTorch's softmax ("std_*").
  */
 #ifndef ATTNLAB_SILICON_COUNTS_H
@@ -24,6 +26,7 @@
 
 typedef enum {
     SILICON_L2_READ, SILICON_L2_WRITE, SILICON_L2_RED, SILICON_SMEM, SILICON_XU, SILICON_TENSOR_INSTRUCTIONS, SILICON_TENSOR_CYCLES,
+    SILICON_DRAM_READ, SILICON_DRAM_WRITE,      /* not by formula: silicon_rows.c asks the simulated L2 */
     SILICON_COUNTERS
 } SiliconCounter;
 

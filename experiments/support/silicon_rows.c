@@ -1,6 +1,7 @@
 /* silicon_rows.c - see silicon_rows.h. */
 #include "silicon_rows.h"
 #include "measured.h"
+#include "silicon_dram.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -138,6 +139,31 @@ bool silicon_rows_parse(SiliconRows *rows, const char *name, const char *text, s
     return csv_parse(&rows->table, name, text, length, alloc, status) && read_rows(rows, chip, status);
 }
 
+static bool row_dram(SiliconRow *row, Alloc *alloc, Status *status)
+{
+    const SiliconLaunch *l = &row->launch;
+    const AttentionShape *s = &l->shape;
+    DramBytes bytes;
+    DramProblem problem = {.batch = s->batch, .heads = s->heads, .kv_heads = s->kv_heads, .seqlen_q = s->seqlen_q, .seqlen_k = s->seqlen_k,
+                           .head_dim = s->head_dim, .causal = s->mask != MASK_NONE};
+    if (!silicon_dram_find(l->kernel, l->pass, l->launch, &problem.family, &problem.launch)) return true;
+    Status failed = {0};
+    row->dram_unknown = !silicon_dram(&problem, alloc, &failed, &bytes);
+    if (row->dram_unknown) return failed.code == STATUS_INFEASIBLE || status_fail(status, failed.code, "line %zu: %.400s", row->line, failed.text);
+    row->model[SILICON_DRAM_READ] = bytes.read;
+    row->model[SILICON_DRAM_WRITE] = bytes.written;
+    return true;
+}
+
+bool silicon_rows_dram(SiliconRows *rows, const SiliconFilter *filter, Status *status)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        SiliconRow *row = &rows->rows[i];
+        if (row->kernel != NULL && silicon_row_is_shown(row, filter) && !row_dram(row, rows->alloc, status)) return false;
+    }
+    return true;
+}
+
 void silicon_rows_free(SiliconRows *rows)
 {
     csv_free(&rows->table);
@@ -154,6 +180,14 @@ double silicon_error(uint64_t model, uint64_t chip)
     return chip == 0 ? INFINITY : 100 * difference / (double)chip;
 }
 
+/* What HBM is written during a launch is what L2 could not keep: its error is judged by all that the launch wrote. */
+double silicon_row_error(const SiliconRow *row, SiliconCounter counter)
+{
+    const uint64_t model = row->model[counter], chip = row->chip[counter], written = row->chip[SILICON_L2_WRITE];
+    if (counter != SILICON_DRAM_WRITE || written == 0) return silicon_error(model, chip);
+    return 100 * ((double)model - (double)chip) / (double)written;
+}
+
 const char *silicon_verdict_name(SiliconVerdict verdict)
 {
     return verdict == SILICON_MET ? "ok" : verdict == SILICON_KNOWN_MISS ? "known" : "MISSED";
@@ -161,7 +195,7 @@ const char *silicon_verdict_name(SiliconVerdict verdict)
 
 SiliconVerdict silicon_verdict(const SiliconRow *row, SiliconCounter counter)
 {
-    if (fabs(silicon_error(row->model[counter], row->chip[counter])) <= silicon_target(row->kernel, counter)) return SILICON_MET;
+    if (fabs(silicon_row_error(row, counter)) <= silicon_target(row->kernel, counter)) return SILICON_MET;
     return silicon_known_miss(row->kernel, counter) != NULL ? SILICON_KNOWN_MISS : SILICON_MISSED;
 }
 
@@ -173,7 +207,15 @@ bool silicon_row_is_shown(const SiliconRow *row, const SiliconFilter *filter)
 
 bool silicon_counter_is_shown(const SiliconKernel *kernel, SiliconCounter counter, const SiliconFilter *filter)
 {
-    return (filter->counter < 0 || filter->counter == (int)counter) && silicon_left_out(kernel, counter) == NULL;
+    const bool dram = counter == SILICON_DRAM_READ || counter == SILICON_DRAM_WRITE;
+    return (filter->counter < 0 || filter->counter == (int)counter) && silicon_left_out(kernel, counter) == NULL && (filter->dram || !dram);
+}
+
+bool silicon_cell_is_shown(const SiliconRow *row, SiliconCounter counter, const SiliconFilter *filter)
+{
+    const bool dram = counter == SILICON_DRAM_READ || counter == SILICON_DRAM_WRITE;
+    return row->kernel != NULL && silicon_row_is_shown(row, filter) && silicon_counter_is_shown(row->kernel, counter, filter) &&
+           !(dram && row->dram_unknown);
 }
 
 static int by_size(const void *a, const void *b)
@@ -185,7 +227,7 @@ static int by_size(const void *a, const void *b)
 /* Adds a row's error to those so far. */
 static void add_error(const SiliconRow *row, SiliconCounter counter, double *sizes, SiliconSummary *summary)
 {
-    const double error = silicon_error(row->model[counter], row->chip[counter]);
+    const double error = silicon_row_error(row, counter);
     if (summary->rows == 0 || fabs(error) > fabs(summary->worst)) summary->worst = error;
     sizes[summary->rows++] = fabs(error);
     summary->met += silicon_verdict(row, counter) == SILICON_MET;
@@ -199,9 +241,7 @@ bool silicon_summarise(const SiliconRows *rows, const SiliconFilter *filter, con
     if (sizes == NULL) return false;
     for (size_t i = 0; i < rows->count; i++) {
         const SiliconRow *row = &rows->rows[i];
-        const bool shown = row->kernel != NULL && (kernel == NULL || row->kernel == kernel) && silicon_row_is_shown(row, filter) &&
-                           silicon_counter_is_shown(row->kernel, counter, filter);
-        if (shown) add_error(row, counter, sizes, summary);
+        if ((kernel == NULL || row->kernel == kernel) && silicon_cell_is_shown(row, counter, filter)) add_error(row, counter, sizes, summary);
     }
     qsort(sizes, summary->rows, sizeof *sizes, by_size);
     const size_t n = summary->rows;

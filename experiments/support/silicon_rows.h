@@ -22,6 +22,7 @@ typedef struct {
     uint64_t model[SILICON_COUNTERS];       /* ours; 0 where left out */
     const SiliconKernel *kernel;            /* NULL: the row is skipped, */
     const char *skipped;                    /* and why */
+    bool dram_unknown;                      /* the simulated L2 cannot run it: too long to walk, or it does not fit */
 } SiliconRow;
 
 typedef struct {
@@ -41,6 +42,9 @@ void silicon_rows_free(SiliconRows *rows);
 /* (model - chip) / chip in percent; 0 when both are 0, infinite when only the chip's is. */
 double silicon_error(uint64_t model, uint64_t chip);
 
+/* The same for a counter of a row; of dram_write_bytes relative to all bytes that the launch wrote. */
+double silicon_row_error(const SiliconRow *row, SiliconCounter counter);
+
 typedef enum { SILICON_MET, SILICON_KNOWN_MISS, SILICON_MISSED } SiliconVerdict;
 const char *silicon_verdict_name(SiliconVerdict verdict);       /* "ok", "known", "MISSED" */
 /* Of a row that is not skipped and a counter that is not left out. */
@@ -57,10 +61,16 @@ typedef struct {
     const char *kernel;                     /* column `kernel`; NULL: all */
     const char *pass;                       /* NULL: both */
     int counter;                            /* a SiliconCounter; -1: all */
+    bool dram;                              /* HBM too: after silicon_rows_dram */
 } SiliconFilter;
+
+/* The simulated L2's bytes of HBM for the rows that the filter leaves: some seconds for the built-in file. */
+bool silicon_rows_dram(SiliconRows *rows, const SiliconFilter *filter, Status *status);
 
 bool silicon_row_is_shown(const SiliconRow *row, const SiliconFilter *filter);
 bool silicon_counter_is_shown(const SiliconKernel *kernel, SiliconCounter counter, const SiliconFilter *filter);
+/* Both, of a row that is not skipped, and the counter is known of it. */
+bool silicon_cell_is_shown(const SiliconRow *row, SiliconCounter counter, const SiliconFilter *filter);
 
 /* Over the rows of a kernel (NULL: of all kernels) that the filter leaves. */
 bool silicon_summarise(const SiliconRows *rows, const SiliconFilter *filter, const SiliconKernel *kernel, SiliconCounter counter,
