@@ -558,8 +558,11 @@ static bool footprint_cells(const Context *context, Table *table, Plan *plan, co
     cell_decimals(table, mebi(kv_once(plan)), 0);
     cell_of_some(table, per(plan->kv_asked, kv_once(plan)), 1);
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+        Status status = {0};
+        const Context here = {.alloc = context->alloc, .status = &status};
         Reads reads = {0};
-        if (!simulated_reads(context, plan, shown[i], context->hw, 1, &reads)) return false;
+        if (!simulated_reads(&here, plan, shown[i], context->hw, 1, &reads) && status.code != STATUS_INFEASIBLE)    /* too long: no cell */
+            return status_fail(context->status, status.code, "%s", status.text);
         cell_decimals(table, mebi(results[shown[i]].footprint.peak_bytes), 1);
         cell_of_some(table, per(reads.k_v, kv_once(plan)), 2);
     }

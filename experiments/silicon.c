@@ -379,9 +379,9 @@ static void row_cells(Table *table, const SiliconRow *row, SiliconCounter counte
     cell_count(table, shape->head_dim);
     cell_count(table, shape->mask != MASK_NONE);
     cell_text(table, silicon_counter_name(counter));
-    cell_count(table, row->model[counter]);
+    cell_count(table, row->model.n[counter]);
     cell_count(table, row->chip[counter]);
-    if (row->chip[counter] > 0) cell_decimals(table, (double)row->model[counter] / (double)row->chip[counter], 4);
+    if (row->chip[counter] > 0) cell_decimals(table, (double)row->model.n[counter] / (double)row->chip[counter], 4);
     else cell_empty(table);
     cell_decimals(table, silicon_target(row->kernel, counter), 1);
     cell_text(table, silicon_verdict_name(silicon_verdict(row, counter)));
@@ -494,7 +494,7 @@ static void check_targets(const Silicon *s)
             const SiliconCounter counter = (SiliconCounter)c;
             if (!silicon_cell_is_shown(row, counter, &s->filter) || silicon_verdict(row, counter) != SILICON_MISSED) continue;
             report_mismatch(s->report, "%s:%zu: %s %s: model %" PRIu64 ", chip %" PRIu64 ": %+.2f %%, target %.1f %%", s->rows.table.name,
-                            row->line, row->launch.kernel, silicon_counter_name(counter), row->model[counter], row->chip[counter],
+                            row->line, row->launch.kernel, silicon_counter_name(counter), row->model.n[counter], row->chip[counter],
                             silicon_row_error(row, counter), silicon_target(row->kernel, counter));
         }
     }

@@ -14,7 +14,7 @@ typedef struct {
 extern const MeasuredFile measured_files[]; /* sorted by name */
 extern const size_t measured_file_count;
 
-/* The file at `path`, or, when that is NULL, the built-in one called `name`. csv_free is the caller's even after a failure. */
+/* The built-in file called `path`, else the file there; when `path` is NULL, the built-in one called `name`. csv_free is the caller's even after a failure. */
 bool measured_load(CsvTable *table, const char *path, const char *name, Alloc *alloc, Status *status);
 
 #endif

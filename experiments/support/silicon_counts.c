@@ -1,6 +1,6 @@
 /* silicon_counts.c - see silicon_counts.h.
  *
- * Four things stand between an algorithm's count and a chip's:
+ * Five things stand between an algorithm's count and a chip's:
  *
  *   whole tiles    a kernel computes the tiles that a mask or a ragged end cuts as if they were whole:
  *                  count = executed tile pairs x the count of one whole tile
@@ -8,6 +8,7 @@
  *                  each computes the rescaling factor, the final logarithm and the final reciprocal for itself
  *   addresses      a division by a run-time integer takes three XU instructions a warp (to float, reciprocal, back): which batch, head and
  *                  block a thread block is
+ *   shuffles       lanes that exchange values do it through the data path of shared memory
  *   the compiler   spilled registers are stored through L1 to L2 (what is read back hits L1)
  *
  * Executed pairs, operand reads and traffic are the closed forms of algos/ with the tiles of the shipped kernel; for cuDNN those in the
@@ -33,6 +34,7 @@ enum {
     MMA_CYCLES = 6,             /* of its sub-core's tensor pipe, where wgmma would need 4 */
     MOVE_CYCLES = 2,            /* of a constant set by HFMA2 on the tensor pipe */
     SUBCORES = 4,
+    SUM_ROWS = 128,             /* flash: the rows of dQ's float32 sums are a multiple of this */
     WARPGROUP_THREADS = 128,
 };
 
@@ -60,10 +62,10 @@ enum {
     CUDNN_SPLIT_DIVISIONS = 2,  /* of cuDNN's */
     COMBINE_XU = 164,           /* divisions by 64-bit integers: of a block of flash's combine kernel */
     COMBINE_MOVES = 28,
-    COMBINE_WAVEFRONTS = 35,    /* of a block, beyond those that grow with the splits */
+    COMBINE_WAVEFRONTS = 15,    /* of a block, beyond those that grow with the splits */
     REDUCTION_WAVEFRONTS = 39,
     MERGE_WAVEFRONTS = 1210,    /* four warps' O, m and l put together in a block of cuDNN's decoding kernel */
-    PADDING_BYTES = 2304,       /* that it reads beyond its live queries: a tile of 16 rows, and its parameters */
+    CUDNN_QUERY_BYTES = 64,     /* that it reads for each live row of Q's tile of 16, beyond 3,072 a block (d = 64: 1,024) */
     COPY_MOVES = 6,             /* constants set by a warp of the elementwise kernel */
     RED_SECTORS_NUMERATOR = 3, RED_SECTORS_DENOMINATOR = 2,
 };
@@ -76,14 +78,14 @@ const SiliconCalibration silicon_calibrations[] = {
     {"sectors counted for each that is added to", "1.5", "L2 add, N = 1,024"},
     {"integer divisions in flash's kernels", "1 a warp; split 3", "XU less the exponentials"},
     {"integer divisions in cudnn's kernels", "3 a tile of work, 1 a block; split 2 a warp", "the same"},
-    {"barrier wavefronts of cudnn's forward, a tile", "4 a consumer warp, 4 of the producer", "smem, d = 64 and 128"},
     {"barrier wavefronts of std_qk and std_pv, per 64 of depth", "12 (coop), 5", "smem of std_pv"},
-    {"flash's combine kernel, a block", "XU 164, wavefronts 35, constants 28", "7 and 29 splits"},
+    {"flash's combine kernel, a block", "XU 164, wavefronts 15, constants 28", "7 and 29 splits"},
     {"cudnn's combine kernel, a block of s splits", "XU 2s - 1, wavefronts 8s + 39, constants s/4 + 1", "8 and 32 splits"},
     {"cudnn's split kernel, a block", "1,210 wavefronts to merge four warps", "N = 32,768 and 131,072"},
-    {"the same: bytes read beyond live queries, K and V", "2,304", "the same"},
+    {"the same: bytes read beyond K and V", "3,072 and 64 a live row; d = 64: 1,024", "L2 read, 1 and 4 rows"},
     {"constants set on the tensor pipe, a warp, d = 64 and 128", "copy 6, 6; D 0, 1; convert 2, 1; softmax 1, 1", "tensor, N = 1,024"},
     {"constants of softmax where a block has a row", "1 a division more", "tensor, N = 8,192"},
+    {"which side of its tile std_pv's instructions split", "coopB: 128 rows or more, else columns", "its tensor instructions"},
 };
 const size_t silicon_calibration_count = sizeof silicon_calibrations / sizeof silicon_calibrations[0];
 
@@ -96,7 +98,7 @@ typedef struct {
     const Profile *chip;
     uint64_t heads, Nq, Nk, d;          /* heads of the whole batch */
     bool masked;
-    uint64_t *counts;
+    SiliconCounts *counts;
     const char **why;
     Status *status;
 } Work;
@@ -106,7 +108,8 @@ static uint64_t times3(const Work *w, uint64_t a, uint64_t b, uint64_t c) { retu
 
 static void count(const Work *w, SiliconCounter counter, uint64_t n)
 {
-    w->counts[counter] = checked_add(w->counts[counter], n, silicon_counter_name(counter), w->status);
+    uint64_t *sum = &w->counts->n[counter];
+    *sum = checked_add(*sum, n, silicon_counter_name(counter), w->status);
 }
 
 static bool cannot(const Work *w, const char *why)
@@ -178,6 +181,17 @@ static bool tile_backward(const Work *w, uint64_t Br, uint64_t Bc, const Backwar
     none.problem.Nk = 0;
     b.problem = one_tile(&b.problem);
     return closed_form_fa2_backward(&none, &t->none, w->status) && closed_form_fa2_backward(&b, &t->tile, w->status);
+}
+
+/* The lanes that share a row put its maximum together in every tile, and its sum at the end: log2(lanes) shuffles, each for the 8 rows of a
+ * warp, and a shuffle takes a cycle of shared memory. */
+static void quad_shuffles(const Work *w, const Tiling *t)
+{
+    uint64_t steps = 0;
+    while (UINT64_C(1) << steps < w->chip->row_statistic_lanes && steps < 5) steps++;
+    const uint64_t each = t->Br / (WARP / max_u64(w->chip->row_statistic_lanes, 1)) * steps;
+    count(w, SILICON_SMEM, times(w, t->pairs, each));
+    count(w, SILICON_SMEM, times(w, t->items, each));
 }
 
 /* Exponentials of an online softmax, in warp instructions: a score each; per row, tile and lane the rescaling factor, which the first tile
@@ -255,7 +269,12 @@ static const Spills *spills_of(uint64_t head_dim)
     return NULL;
 }
 
-static void spill(const Work *w, uint64_t threads, uint64_t words) { count(w, SILICON_L2_WRITE, times3(w, threads, words, FLOAT)); }
+/* Ragged lengths are another build of the kernel, whose spills are not known. */
+static void spill(const Work *w, const Tiling *t, uint64_t threads, uint64_t words)
+{
+    if (w->Nq % t->Br != 0 || w->Nk % t->Bc != 0) w->counts->unknown[SILICON_L2_WRITE] = "what ragged lengths spill is not known";
+    count(w, SILICON_L2_WRITE, times3(w, threads, words, FLOAT));
+}
 
 static bool flash_forward(Work *w)
 {
@@ -267,10 +286,11 @@ static bool flash_forward(Work *w)
     if (!tile_forward(w, tiles.Br, tiles.Bc, geometry.shape, &t)) return false;
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
     count(w, SILICON_L2_WRITE, t.all.sm_to_l2_bytes);
-    spill(w, times(w, t.pairs, geometry.threads), spills->tile);
-    spill(w, times(w, t.items, geometry.threads), w->masked ? spills->block_masked : spills->block);
+    spill(w, &t, times(w, t.pairs, geometry.threads), spills->tile);
+    spill(w, &t, times(w, t.items, geometry.threads), w->masked ? spills->block_masked : spills->block);
     shared_memory(w, &t);
     through_shared(w, t.items, t.Br, ELEMENT, 2);               /* O */
+    quad_shuffles(w, &t);
     online_softmax(w, &t);
     divisions(w, times(w, t.items, geometry.threads / WARP), 1);
     mma_sync(w, times(w, t.pairs, t.tile.matmul_flops));
@@ -287,32 +307,32 @@ static bool flash_copy(Work *w)
 }
 
 /* D = rowsum(dO o O), and float32 sums of dQ set to zero. A warp has four rows or fewer: it writes at most 16 bytes of D, half a sector. */
-static bool dot_of_rows(Work *w, uint64_t bytes_of_D)
+static bool dot_of_rows(Work *w, uint64_t bytes_of_D, uint64_t bytes_of_sums)
 {
     count(w, SILICON_L2_READ, 2 * query_bytes(w));
-    count(w, SILICON_L2_WRITE, times(w, query_bytes(w), FLOAT / ELEMENT));
+    count(w, SILICON_L2_WRITE, bytes_of_sums);
     count(w, SILICON_L2_WRITE, times3(w, w->heads, w->Nq, bytes_of_D));
     return true;
 }
 
+/* flash rounds the rows of dQ's sums up. */
+static uint64_t sum_bytes(const Work *w) { return times3(w, times(w, w->heads, ceil_div(w->Nq, SUM_ROWS) * SUM_ROWS), w->d, FLOAT); }
+
 static bool flash_dot(Work *w)
 {
     constant_moves(w, w->d > 64 ? warps_of(w) : 0);
-    return dot_of_rows(w, 2 * FLOAT);
+    return dot_of_rows(w, 2 * FLOAT, sum_bytes(w));
 }
 
-static void added_to_queries(const Work *w, const Tiling *t)
+static void added_to_queries(const Work *w, uint64_t bytes)
 {
-    const uint64_t bytes = times(w, t->all.atomic_elements / 2, FLOAT);
     count(w, SILICON_L2_RED, times(w, bytes / SECTOR, RED_SECTORS_NUMERATOR) / RED_SECTORS_DENOMINATOR);
 }
 
-/* What both backward kernels have: Q, dO, L and D per tile, K and V once; dQ added, dK and dV written. */
+/* What both backward kernels have: dK and dV written and dQ added, by bytes of its live rows; a P for each score. */
 static void gradients(const Work *w, const Tiling *t)
 {
-    count(w, SILICON_L2_READ, t->all.l2_to_sm_bytes - t->none.l2_to_sm_bytes);
     count(w, SILICON_L2_WRITE, t->all.sm_to_l2_bytes - t->none.sm_to_l2_bytes);
-    added_to_queries(w, t);
     shared_memory(w, t);
     count(w, SILICON_XU, times3(w, t->pairs, t->Br, t->Bc) / WARP);
 }
@@ -325,7 +345,9 @@ static bool flash_gradients(Work *w)
     Tiling t;
     if (!tile_backward(w, tiles.Br, tiles.Bc, &geometry, &t)) return false;
     gradients(w, &t);
-    spill(w, times(w, t.items, geometry.threads), w->masked ? spills->backward_masked : spills->backward);
+    added_to_queries(w, times3(w, t.pairs, t.Br, w->d * FLOAT));        /* whole tiles */
+    count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes - t.none.l2_to_sm_bytes);
+    spill(w, &t, times(w, t.items, geometry.threads), w->masked ? spills->backward_masked : spills->backward);
     divisions(w, times(w, t.items, geometry.threads / WARP), 1);
     mma_sync(w, times(w, t.pairs, t.tile.matmul_flops));
     return true;
@@ -334,7 +356,7 @@ static bool flash_gradients(Work *w)
 /* The float32 sums of dQ scaled and converted, through shared memory. */
 static bool flash_convert(Work *w)
 {
-    count(w, SILICON_L2_READ, times(w, query_bytes(w), FLOAT / ELEMENT));
+    count(w, SILICON_L2_READ, sum_bytes(w));
     count(w, SILICON_L2_WRITE, query_bytes(w));
     count(w, SILICON_SMEM, 2 * wavefronts(w, query_bytes(w)));
     constant_moves(w, times(w, warps_of(w), w->d > 64 ? 1 : 2));
@@ -366,6 +388,7 @@ static bool flash_split(Work *w)
     t.items = w->launch->grid;
     shared_memory(w, &t);
     through_shared(w, t.items, Br, FLOAT, 2);
+    quad_shuffles(w, &t);
     online_softmax(w, &t);
     divisions(w, times(w, t.items, warps), SPLIT_DIVISIONS);
     mma_sync(w, times(w, t.pairs, t.tile.matmul_flops));
@@ -373,19 +396,20 @@ static bool flash_split(Work *w)
 }
 
 /* Blocks of four rows (eight or sixteen for narrower heads). L is read by sectors, of which the rows of a block are a part; each block
- * writes one. Exponentials: of all parts against the maximum (4 warps), the logarithm (4), the weights of those there are. */
+ * writes one. Shared memory: L written, read transposed, its weights written; a weight read by each warp and part; the shuffles of a maximum and a
+ * sum. Exponentials: of all parts against the maximum (4 warps), the logarithm (4), the weights of those there are. */
 static bool flash_combine(Work *w)
 {
     const uint64_t splits = w->launch->splits, rows = w->d >= 128 ? 4 : 8, threads = 128;
-    uint64_t padded = 2;
+    uint64_t padded = 2, steps = 1;
     if (splits == 0) return cannot(w, "the launch that made its parts is not in the file");
-    while (padded < splits) padded *= 2;
+    for (; padded < splits; padded *= 2) steps++;
     const uint64_t blocks = ceil_div(rows_of(w), rows), weighing_warps = ceil_div(min_u64(rows * padded, threads), WARP);
     count(w, SILICON_L2_READ, times3(w, splits, rows_of(w), w->d * FLOAT));
     count(w, SILICON_L2_READ, times3(w, splits, blocks, SECTOR));
     count(w, SILICON_L2_WRITE, query_bytes(w));
     count(w, SILICON_L2_WRITE, times(w, blocks, SECTOR));
-    count(w, SILICON_SMEM, times(w, blocks, threads / WARP * splits + padded + COMBINE_WAVEFRONTS));
+    count(w, SILICON_SMEM, times(w, blocks, threads / WARP * (splits + 2 * steps) + 3 * weighing_warps + COMBINE_WAVEFRONTS));
     count(w, SILICON_XU, times(w, blocks, 2 * threads / WARP + weighing_warps + COMBINE_XU));
     constant_moves(w, times(w, blocks, weighing_warps + COMBINE_MOVES));
     return true;
@@ -414,12 +438,13 @@ static bool cudnn_forward(Work *w)
     Tiling t;
     if (!tile_in_name(w->launch->launch, &rows, &Bc, &depth)) return cannot(w, "no tile in its name");
     if (!has_consumers(w) || !tile_forward(w, rows * consumers_of(w), Bc, (InstructionShape){64, 256}, &t)) return false;
-    const uint64_t flops = times(w, t.pairs, t.tile.matmul_flops), warps = 4 * consumers_of(w);
-    count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
+    const uint64_t flops = times(w, t.pairs, t.tile.matmul_flops);
+    count(w, SILICON_L2_READ, times3(w, t.pairs, 2 * Bc, w->d * ELEMENT));      /* bulk copies fetch whole tiles */
+    count(w, SILICON_L2_READ, times3(w, t.items, t.Br, w->d * ELEMENT));
     count(w, SILICON_L2_WRITE, t.all.sm_to_l2_bytes - times3(w, w->heads, w->Nq, FLOAT));
     shared_memory(w, &t);
-    count(w, SILICON_SMEM, times(w, t.pairs, 4 * warps + 4));   /* K and V: each waited for and released, filled by the producer */
     through_shared(w, t.items, t.Br, ELEMENT, 1);               /* O, stored by a bulk copy */
+    quad_shuffles(w, &t);
     online_softmax(w, &t);
     cudnn_divisions(w, &t);
     wgmma(w, flops / 2, Bc);
@@ -427,7 +452,7 @@ static bool cudnn_forward(Work *w)
     return true;
 }
 
-static bool cudnn_dot(Work *w) { return dot_of_rows(w, FLOAT); }
+static bool cudnn_dot(Work *w) { return dot_of_rows(w, FLOAT, 2 * query_bytes(w)); }
 
 /* 64 queries x 64 keys for each consumer warpgroup, which share the queries. P and dS go through shared memory, the float32 dQ too, on its
  * way to a bulk reduction, and at the end dK and dV. */
@@ -440,6 +465,9 @@ static bool cudnn_gradients(Work *w)
     if (!has_consumers(w) || !tile_backward(w, Br, keys * consumers_of(w), &geometry, &t)) return false;
     const uint64_t product = times(w, t.pairs, t.tile.matmul_flops / 5);
     gradients(w, &t);
+    added_to_queries(w, times(w, t.all.atomic_elements / 2, FLOAT));    /* a bulk copy: live rows */
+    count(w, SILICON_L2_READ, times3(w, t.pairs, 2 * Br, w->d * ELEMENT + FLOAT));     /* whole tiles of Q and dO, L and D */
+    count(w, SILICON_L2_READ, times3(w, t.items, 2 * t.Bc, w->d * ELEMENT));
     through_shared(w, t.pairs, Br, FLOAT, 1);                   /* dQ */
     through_shared(w, t.items, t.Bc, ELEMENT, 2);               /* dK, dV */
     cudnn_divisions(w, &t);
@@ -468,11 +496,14 @@ static bool cudnn_split(Work *w)
     if (!tile_forward(w, Br, Bc, (InstructionShape){0, (uint32_t)(Bc / warps)}, &t)) return false;
     const uint64_t splits = splits_in_grid(w, Br);
     if (splits == 0) return cannot(w, "its grid is smaller than the number of query blocks");
-    count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
-    count(w, SILICON_L2_READ, times(w, splits - 1, query_bytes(w)));
-    count(w, SILICON_L2_READ, times(w, w->launch->grid, PADDING_BYTES));
-    count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT));
-    count(w, SILICON_L2_WRITE, times(w, w->launch->grid, 2 * SECTOR));
+    count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes - query_bytes(w));   /* K and V */
+    count(w, SILICON_L2_READ, times(w, w->launch->grid, (w->d > 64 ? 3072 : 1024) + CUDNN_QUERY_BYTES * w->Nq));
+    if (splits == 1) {                                          /* nothing to combine */
+        count(w, SILICON_L2_WRITE, query_bytes(w));
+    } else {
+        count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT));
+        count(w, SILICON_L2_WRITE, times(w, w->launch->grid, 2 * SECTOR));
+    }
     shared_memory(w, &t);
     count(w, SILICON_SMEM, times(w, w->launch->grid, MERGE_WAVEFRONTS));
     /* Each warp has the factors of all rows; one reciprocal at the end makes up for the first tile, which needs none. */
@@ -498,11 +529,12 @@ static bool cudnn_reduction(Work *w)
 /* ----------------------------------------------------------------------------------------------------- standard attention */
 
 /* A product of cuBLAS: C = A B in output tiles of `rows` x `cols`, inner dimension K. The instructions are 64 x n x 16; n is the shorter
- * side of the tile, or half its columns where two warpgroups share them (coopB). Each reads 64 rows of one operand and n of the other. */
+ * side of the tile, or half a side where two warpgroups share it (coopB: the rows if there are 128, else the columns). Each reads 64 rows of one operand and n of the other. */
 static void cublas_product(const Work *w, uint64_t tiles, uint64_t M, uint64_t N, uint64_t K, uint64_t flops)
 {
     const char *name = w->launch->launch;
-    const uint64_t n = strstr(name, "coopB") != NULL ? N / 2 : min_u64(M, N), steps = ceil_div(K, 64);
+    const bool coop_b = strstr(name, "coopB") != NULL;
+    const uint64_t n = !coop_b ? min_u64(M, N) : M >= 128 ? M / 2 : N / 2, steps = ceil_div(K, 64);
     const uint64_t instructions = ceil_div(M * N, 64 * max_u64(n, 1)), barriers = strstr(name, "coop") != NULL ? 12 : 5;
     count(w, SILICON_L2_READ, times3(w, tiles, M + N, K * ELEMENT));
     count(w, SILICON_SMEM, times3(w, tiles, steps, instructions * wavefronts(w, (64 + n) * 64 * ELEMENT) + barriers));
@@ -571,19 +603,29 @@ static double slow_division_share(uint64_t N, uint64_t d)
     return sum / (POINTS * POINTS);
 }
 
-/* Rows stay in registers, up to 1,024 keys of one warp, beyond of a block: S read once. Per element e^(S - m) for the sum and again for P,
- * and the reciprocal of a division; a block's kernel needs one XU instruction more. */
+enum { SOFTMAX_WARP = 2048 };   /* keys of a row that PyTorch gives to one warp */
+
+static uint64_t next_power_of_two(uint64_t n)
+{
+    uint64_t power = 1;
+    while (power < n) power *= 2;
+    return power;
+}
+
+/* Rows stay on chip, up to 2,048 keys in the registers of one warp, beyond with a block: S read once. Per element e^(S - m) for the sum and again for P,
+ * and the reciprocal of a division; a block's kernel needs one XU instruction more. A warp's sum runs to the next power of two. */
 static bool standard_softmax(Work *w)
 {
     const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk), instructions = elements / WARP;
     count(w, SILICON_L2_READ, times(w, elements, ELEMENT));
     count(w, SILICON_L2_WRITE, times(w, elements, ELEMENT));
     const uint64_t slow = w->Nk > 0 ? (uint64_t)(slow_division_share(w->Nk, w->d) * (double)instructions) : 0;  /* an expectation */
-    count(w, SILICON_XU, times(w, instructions, w->Nk <= 1024 ? 3 : 4));
+    if (w->Nk > SOFTMAX_WARP) count(w, SILICON_XU, times(w, instructions, 4));
+    else count(w, SILICON_XU, 2 * instructions + times3(w, w->heads, w->Nq, next_power_of_two(w->Nk)) / WARP);
     count(w, SILICON_XU, slow);
     constant_moves(w, warps_of(w));
     constant_moves(w, slow);
-    if (w->Nk > 1024) constant_moves(w, instructions);
+    if (w->Nk > SOFTMAX_WARP) constant_moves(w, instructions);
     return true;
 }
 
@@ -596,11 +638,14 @@ struct SiliconKernel {
     const char *left_out[SILICON_COUNTERS], *known_miss[SILICON_COUNTERS];
 };
 
-static const char no_tile[] = "no tile in shared memory: the counter shows the threads' loads and stores";
+static const char no_tile[] = "no tile in shared memory: the counter shows shuffles and stores";
 static const char partial[] = "sectors stored in halves, of which L1 merges some: 8 to 58 % more than is written";
 static const char unknown_to_l2[] = "the simulated L2 has no kernel for it";
 static const char other_order[] = "cuBLAS takes its tiles in another order than the model";
-static const char evicted[] = "O is small, and what of it is evicted while P streams through is not what LRU says";
+static const char evicted[] = "what is still in L2 when the launch ends is not what LRU says";
+static const char few_parts[] = "read off 7 parts and more: with two to four it needs fewer";
+static const char narrow[] = "read off d = 128: at 64 a tile needs about 96 more";
+static const char narrow_or_few[] = "read off d = 128 and 8 parts and more: it needs fewer with 4, and at d = 64";
 static const char noise[] = "a few KB; the counter shows 2.5 MB in all of these rows";
 static const char not_lru[] = "where K and V of the running heads fill L2: its replacement is not LRU, and blocks drift apart";
 #define NO_DRAM [SILICON_DRAM_READ] = unknown_to_l2, [SILICON_DRAM_WRITE] = unknown_to_l2
@@ -611,15 +656,19 @@ static const SiliconKernel kernels[] = {
      .known_miss = {[SILICON_DRAM_READ] = not_lru}},
     {"flash", "fwd", "flash_fwd_splitkv_kernel", "split", flash_split, .any_head_dim = false, .left_out = {[SILICON_DRAM_WRITE] = noise},
      .known_miss = {[SILICON_L2_WRITE] = "some 80 bytes a block beyond O and L, which no store of the source explains"}},
-    {"flash", "fwd", "flash_fwd_splitkv_combine_kernel", "combine", flash_combine, .any_head_dim = false, .left_out = {NO_DRAM}},
-    {"flash", "bwd", "elementwise_kernel", "copy", flash_copy, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile, NO_DRAM}},
-    {"flash", "bwd", "flash_bwd_dot_do_o_kernel", "D", flash_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
+    {"flash", "fwd", "flash_fwd_splitkv_combine_kernel", "combine", flash_combine, .any_head_dim = false, .left_out = {NO_DRAM},
+     .known_miss = {[SILICON_SMEM] = few_parts, [SILICON_TENSOR_INSTRUCTIONS] = few_parts, [SILICON_TENSOR_CYCLES] = few_parts}},
+    {"flash", "bwd", "::elementwise_kernel", "copy", flash_copy, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile, NO_DRAM}},
+    {"flash", "bwd", "flash_bwd_dot_do_o_kernel", "D", flash_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile},
+     .known_miss = {[SILICON_DRAM_WRITE] = evicted}},
     {"flash", "bwd", "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "gradients", flash_gradients, .any_head_dim = false,
      .known_miss = {[SILICON_DRAM_READ] = not_lru}},
-    {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true},
-    {"cudnn", "fwd", "flash_fprop_wgmma", "forward", cudnn_forward, .any_head_dim = false},
-    {"cudnn", "fwd", "flash_fprop_wmma", "split", cudnn_split, .any_head_dim = false, .left_out = {[SILICON_DRAM_WRITE] = noise}},
-    {"cudnn", "fwd", "lean_reduction_kernel", "combine", cudnn_reduction, .any_head_dim = false, .left_out = {NO_DRAM}},
+    {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = evicted}},
+    {"cudnn", "fwd", "flash_fprop_wgmma", "forward", cudnn_forward, .any_head_dim = false, .known_miss = {[SILICON_DRAM_WRITE] = evicted}},
+    {"cudnn", "fwd", "flash_fprop_wmma", "split", cudnn_split, .any_head_dim = false, .left_out = {[SILICON_DRAM_WRITE] = noise},
+     .known_miss = {[SILICON_SMEM] = narrow}},
+    {"cudnn", "fwd", "lean_reduction_kernel", "combine", cudnn_reduction, .any_head_dim = false, .left_out = {NO_DRAM},
+     .known_miss = {[SILICON_SMEM] = narrow_or_few}},
     {"cudnn", "bwd", "compute_dot_do_o", "D", cudnn_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile},
      .known_miss = {[SILICON_L2_WRITE] = partial}},
     {"cudnn", "bwd", "flash_bprop_wgmma", "gradients", cudnn_gradients, .any_head_dim = false,
@@ -692,10 +741,10 @@ uint64_t silicon_splits(const SiliconLaunch *launch)
     return status_ok(&status) ? splits_in_grid(&w, Br) : 0;
 }
 
-bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, uint64_t counts[SILICON_COUNTERS],
-                    const char **why, Status *status)
+bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, SiliconCounts *counts, const char **why,
+                    Status *status)
 {
-    memset(counts, 0, SILICON_COUNTERS * sizeof *counts);
+    *counts = (SiliconCounts){0};
     *why = NULL;
     if (!attention_check(&launch->shape, status)) return false;
     Work w = work_on(launch, status);

@@ -61,10 +61,16 @@ const char *silicon_known_miss(const SiliconKernel *kernel, SiliconCounter count
 /* The largest relative error allowed, in percent. */
 double silicon_target(const SiliconKernel *kernel, SiliconCounter counter);
 
-/* The counts of a launch; those of counters that are left out are 0. False with *why set when the launch is of a known kernel but cannot
- * be described (no splits, no tile in the name), with a bad status when a count leaves 64 bits. */
-bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, uint64_t counts[SILICON_COUNTERS],
-                    const char **why, Status *status);
+/* The counts of a launch. unknown: why a counter is not known of this launch (of all of a kernel: silicon_left_out); NULL when it is. */
+typedef struct {
+    uint64_t n[SILICON_COUNTERS];
+    const char *unknown[SILICON_COUNTERS];
+} SiliconCounts;
+
+/* False with *why set when the launch is of a known kernel but cannot be described (no splits, no tile in the name), with a bad status when a
+ * count leaves 64 bits. HBM's counters stay 0. */
+bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, SiliconCounts *counts, const char **why,
+                    Status *status);
 
 /* A number that is no consequence of the algorithm: read off the counters of some rows. */
 typedef struct {

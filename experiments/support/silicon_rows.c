@@ -15,6 +15,7 @@ enum { KERNEL, PASS, LAUNCH, GRID, BLOCK, TEXTS };
 typedef struct {
     SiliconShapeColumns shape;
     size_t text[TEXTS], counter[SILICON_COUNTERS];
+    bool there[SILICON_COUNTERS];
 } Columns;
 
 bool silicon_shape_columns(const CsvTable *t, SiliconShapeColumns *columns, Status *status)
@@ -30,8 +31,10 @@ static bool find_columns(const CsvTable *t, Columns *c, Status *status)
     static const char *const texts[TEXTS] = {"kernel", "pass", "launch", "grid", "block"};
     for (int i = 0; i < TEXTS; i++)
         if (!csv_column(t, texts[i], &c->text[i], status)) return false;
-    for (int i = 0; i < SILICON_COUNTERS; i++)
-        if (!csv_column(t, silicon_counter_name((SiliconCounter)i), &c->counter[i], status)) return false;
+    for (int i = 0; i < SILICON_COUNTERS; i++) {
+        Status missing = {0};
+        c->there[i] = csv_column(t, silicon_counter_name((SiliconCounter)i), &c->counter[i], &missing);
+    }
     return silicon_shape_columns(t, &c->shape, status);
 }
 
@@ -68,13 +71,19 @@ bool silicon_shape_read(const CsvTable *t, size_t row, const SiliconShapeColumns
     return status_fail(status, refused.code, "%.500s:%zu: %.400s", t->name, t->lines[row + 1], refused.text);
 }
 
+/* A column that is not there, or an empty field, is not measured. */
+static bool is_measured(const CsvTable *t, size_t row, const Columns *c, int counter)
+{
+    return c->there[counter] && csv_text(t, row, c->counter[counter])[0] != '\0';
+}
+
 static bool read_row(const CsvTable *t, size_t row, const Columns *c, SiliconRow *out, Status *status)
 {
     *out = (SiliconRow){.line = t->lines[row + 1],
                         .launch = {.kernel = csv_text(t, row, c->text[KERNEL]), .pass = csv_text(t, row, c->text[PASS]),
                                    .launch = csv_text(t, row, c->text[LAUNCH])}};
     for (int i = 0; i < SILICON_COUNTERS; i++)
-        if (!csv_count(t, row, c->counter[i], &out->chip[i], status)) return false;
+        if (is_measured(t, row, c, i) && !csv_count(t, row, c->counter[i], &out->chip[i], status)) return false;
     return silicon_shape_read(t, row, &c->shape, &out->launch.shape, status) &&
            read_dimensions(t, row, c->text[GRID], &out->launch.grid, status) &&
            read_dimensions(t, row, c->text[BLOCK], &out->launch.threads, status);
@@ -102,14 +111,16 @@ static uint64_t splits_of(const SiliconRows *rows, size_t combine)
     return 0;
 }
 
-static bool describe_row(SiliconRows *rows, size_t i, const Profile *chip, Status *status)
+static bool describe_row(SiliconRows *rows, size_t i, const Columns *columns, const Profile *chip, Status *status)
 {
     SiliconRow *row = &rows->rows[i];
     Status failed = {0};
     row->kernel = silicon_kernel_of(&row->launch, &row->skipped);
     if (row->kernel == NULL) return true;
     if (strcmp(silicon_kernel_role(row->kernel), "combine") == 0) row->launch.splits = splits_of(rows, i);
-    if (!silicon_counts(row->kernel, &row->launch, chip, row->model, &row->skipped, &failed)) row->kernel = NULL;
+    if (!silicon_counts(row->kernel, &row->launch, chip, &row->model, &row->skipped, &failed)) row->kernel = NULL;
+    for (int c = 0; c < SILICON_COUNTERS; c++)
+        if (!is_measured(&rows->table, i, columns, c)) row->model.unknown[c] = "not measured";
     return status_ok(&failed) ||
            status_fail(status, failed.code, "%.500s:%zu: %.400s", rows->table.name, row->line, failed.text);
 }
@@ -121,7 +132,7 @@ static bool read_rows(SiliconRows *rows, const Profile *chip, Status *status)
     rows->rows = alloc_array(rows->alloc, rows->table.row_count, sizeof *rows->rows, "rows of counters", status);
     if (rows->rows == NULL) return false;
     for (size_t i = 0; i < rows->table.row_count; i++) {
-        if (!read_row(&rows->table, i, &columns, &rows->rows[i], status) || !describe_row(rows, i, chip, status)) return false;
+        if (!read_row(&rows->table, i, &columns, &rows->rows[i], status) || !describe_row(rows, i, &columns, chip, status)) return false;
         rows->count++;
     }
     return true;
@@ -148,10 +159,13 @@ static bool row_dram(SiliconRow *row, Alloc *alloc, Status *status)
                            .head_dim = s->head_dim, .causal = s->mask != MASK_NONE};
     if (!silicon_dram_find(l->kernel, l->pass, l->launch, &problem.family, &problem.launch)) return true;
     Status failed = {0};
-    row->dram_unknown = !silicon_dram(&problem, alloc, &failed, &bytes);
-    if (row->dram_unknown) return failed.code == STATUS_INFEASIBLE || status_fail(status, failed.code, "line %zu: %.400s", row->line, failed.text);
-    row->model[SILICON_DRAM_READ] = bytes.read;
-    row->model[SILICON_DRAM_WRITE] = bytes.written;
+    if (!silicon_dram(&problem, alloc, &failed, &bytes)) {
+        static const char too_long[] = "too long for the simulated L2, or it does not fit";
+        row->model.unknown[SILICON_DRAM_READ] = row->model.unknown[SILICON_DRAM_WRITE] = too_long;
+        return failed.code == STATUS_INFEASIBLE || status_fail(status, failed.code, "line %zu: %.400s", row->line, failed.text);
+    }
+    row->model.n[SILICON_DRAM_READ] = bytes.read;
+    row->model.n[SILICON_DRAM_WRITE] = bytes.written;
     return true;
 }
 
@@ -183,7 +197,7 @@ double silicon_error(uint64_t model, uint64_t chip)
 /* What HBM is written during a launch is what L2 could not keep: its error is judged by all that the launch wrote. */
 double silicon_row_error(const SiliconRow *row, SiliconCounter counter)
 {
-    const uint64_t model = row->model[counter], chip = row->chip[counter], written = row->chip[SILICON_L2_WRITE];
+    const uint64_t model = row->model.n[counter], chip = row->chip[counter], written = row->chip[SILICON_L2_WRITE];
     if (counter != SILICON_DRAM_WRITE || written == 0) return silicon_error(model, chip);
     return 100 * ((double)model - (double)chip) / (double)written;
 }
@@ -213,9 +227,8 @@ bool silicon_counter_is_shown(const SiliconKernel *kernel, SiliconCounter counte
 
 bool silicon_cell_is_shown(const SiliconRow *row, SiliconCounter counter, const SiliconFilter *filter)
 {
-    const bool dram = counter == SILICON_DRAM_READ || counter == SILICON_DRAM_WRITE;
     return row->kernel != NULL && silicon_row_is_shown(row, filter) && silicon_counter_is_shown(row->kernel, counter, filter) &&
-           !(dram && row->dram_unknown);
+           row->model.unknown[counter] == NULL;
 }
 
 static int by_size(const void *a, const void *b)

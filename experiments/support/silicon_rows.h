@@ -19,10 +19,9 @@ typedef struct {
     SiliconLaunch launch;
     size_t line;                            /* of the file */
     uint64_t chip[SILICON_COUNTERS];        /* the counters */
-    uint64_t model[SILICON_COUNTERS];       /* ours; 0 where left out */
+    SiliconCounts model;                    /* ours */
     const SiliconKernel *kernel;            /* NULL: the row is skipped, */
     const char *skipped;                    /* and why */
-    bool dram_unknown;                      /* the simulated L2 cannot run it: too long to walk, or it does not fit */
 } SiliconRow;
 
 typedef struct {
@@ -33,7 +32,8 @@ typedef struct {
 } SiliconRows;
 
 /* Reads `path`, or the built-in h200_counters.csv when it is NULL, and computes each row for `chip`. A malformed row is an error that names
- * its line; one of an unknown kernel is skipped. silicon_rows_free is the caller's even after a failure. */
+ * its line; one of an unknown kernel is skipped, a counter whose column or field is missing
+ * is unknown. silicon_rows_free is the caller's even after a failure. */
 bool silicon_rows_load(SiliconRows *rows, const char *path, const Profile *chip, Alloc *alloc, Status *status);
 /* The same from text that is named `name` in errors. */
 bool silicon_rows_parse(SiliconRows *rows, const char *name, const char *text, size_t length, const Profile *chip, Alloc *alloc, Status *status);

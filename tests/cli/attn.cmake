@@ -108,6 +108,17 @@ cli_case(attn_keeps_old_file PROGRAM attn EXIT 3
 set(zeros "hbm_read_elements +0 +0 +ok.*matmul_flops +FLOP +0 +0 +ok.*sram_peak_bytes +bytes +0")
 cli_case(attn_batch_zero PROGRAM attn ARGS fa2 --batch 0 STDOUT "${zeros}")
 cli_case(attn_no_queries PROGRAM attn ARGS fa2 --seqlen 0 --seqlen-k 5 STDOUT "${zeros}")
+# A simulated L2: what fits is read once, what does not more often; between the two, or the program ends with 1.
+cli_case(attn_l2_fits PROGRAM attn ARGS fa2 --hw h200 --heads 16 --seqlen 1k --head-dim 128 --l2 simulated
+         STDOUT "hbm_read_bytes +bytes +12,582,912 *\n.*fa2_forward +30.00 +128 +71.303 +82.35 +12.583 +1.000 +0.000 +4.260")
+cli_case(attn_l2_wave_cuts_heads PROGRAM attn ARGS fa2 --hw h200 --heads 16 --seqlen 16k --head-dim 128 --l2 simulated
+         STDOUT "hbm_read_bytes +bytes +260,046,848 *\n.*fa2_forward +30.00 +264 +17,246.978 +98.49 +260.047 +1.292 +60.056 +8.102")
+cli_case(attn_l2_backward PROGRAM attn ARGS fa2 --hw h200 --heads 16 --seqlen 4k,8k --head-dim 128 --pass bwd --causal --l2 simulated
+         STDOUT "4,096 +fa2_bwd_dot .*8,192 +fa2_bwd_convert ")
+cli_case(attn_l2_unlimited PROGRAM attn ARGS standard --hw unbounded --seqlen 1k --l2 simulated STDOUT "standard_pv +unlimited ")
+cli_case(attn_l2_nothing PROGRAM attn ARGS fa2 --batch 0 --l2 simulated STDOUT "fa2_forward ")
+cli_case(attn_l2_numeric PROGRAM attn ARGS fa2 --mode numeric --seqlen 100 --heads 2 --l2 simulated STDOUT "max_abs_O")
+cli_case(attn_l2_timed PROGRAM attn ARGS fa4 --hw b200 --mode time --seqlen 4k --heads 8 --head-dim 128 --l2 simulated STDOUT "fa4_forward ")
 cli_case(attn_unbounded PROGRAM attn ARGS fa2 --hw unbounded --block-q 1000 --block-k 1000 --seqlen 10k
          STDOUT "matmul_flops +FLOP +26,843,545,600 ")
 cli_case(attn_causal_is_short PROGRAM attn
