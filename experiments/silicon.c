@@ -7,7 +7,8 @@
  * A row is one launch. Its counts are formulas (support/silicon_counts.h): the closed forms of algos/ with the tiles of the shipped kernel,
  * and the named mechanisms that a real kernel has on top. Nothing is fitted to a row; the numbers that were read off counters are
  * listed (table calibrated), and so is every counter that the model leaves out or is known to miss, with the reason. The chip is an H200
- * unless --hw names another. HBM bytes are those of the simulated L2 (support/silicon_dram.h). Times (support/silicon_times.h) stand beside the time model without a verdict: it is a bound.
+ * unless --hw names another. HBM bytes are those of the simulated L2 (support/silicon_dram.h). Times (support/silicon_times.h) stand beside
+ * the time model without a verdict: it is a bound.
  */
 #include "support/experiment.h"
 #include "support/silicon_times.h"
@@ -159,7 +160,7 @@ static bool find_counter(const char *name, int *counter, Status *status)
     if (*counter >= 0) return true;
     const char *nearest = suggest_nearest(name, names, SILICON_COUNTERS);
     return status_fail(status, STATUS_USAGE, "--counter: no counter '%.60s' is modelled; %s%s%s", name,
-                       nearest != NULL ? "did you mean '" : "expected one of ", nearest != NULL ? nearest : "l2_to_l1_read_bytes, ..., tensor_pipe_cycles",
+                       nearest != NULL ? "did you mean '" : "expected a counter of ", nearest != NULL ? nearest : "table counters",
                        nearest != NULL ? "'?" : "");
 }
 

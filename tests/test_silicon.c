@@ -236,7 +236,8 @@ static AttentionShape shape_of(uint64_t heads, uint64_t kv_heads, uint64_t Nq, u
 static const struct {
     uint64_t batch, heads, kv_heads, Nq, Nk, d;
     bool causal;
-} unseen[] = {{1, 2, 2, 256, 256, 64, false}, {2, 3, 1, 384, 640, 128, true}, {1, 1, 1, 300, 300, 64, true}, {1, 1, 1, 77, 513, 128, false}, {1, 2, 2, 1, 129, 64, false}};
+} unseen[] = {{1, 2, 2, 256, 256, 64, false}, {2, 3, 1, 384, 640, 128, true}, {1, 1, 1, 300, 300, 64, true},
+              {1, 1, 1, 77, 513, 128, false}, {1, 2, 2, 1, 129, 64, false}};
 enum { UNSEEN = sizeof unseen / sizeof unseen[0] };
 
 static AttentionShape unseen_shape(size_t i)
@@ -300,7 +301,8 @@ static void test_forward_by_brute_force(Context *x)
         /* each of 4 warps: its 32 rows of Q, all of K and V; O written and read; 2 shuffles for each 8 of its rows, a tile and at the end */
         check_u64(&x->test, n[SILICON_SMEM], pairs * 4 * (32 + 2 * Bc) * d * 2 / 128 + blocks * 2 * 128 * d * 2 / 128 + (pairs + blocks) * 4 * 4 * 2, "flash wavefronts");
 
-        const char *name = d == 64 ? "sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_x" : "sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_x";
+        const char *name = d == 64 ? "sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_x"
+                                   : "sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_x";
         const SiliconLaunch cudnn = {.kernel = "cudnn", .pass = "fwd", .launch = name, .shape = *s, .grid = 132, .threads = 384};
         check_counts(x, &cudnn, n);
         const uint64_t wide = heads * count_pairs_of_tiles(s, 128, 128);
@@ -397,7 +399,8 @@ static void test_softmax(Context *x)
     static const uint64_t dims[] = {128, 256};
     for (size_t i = 0; i < 2; i++) {
         uint64_t n[SILICON_COUNTERS];
-        const SiliconLaunch l = {.kernel = "std_softmax", .pass = "fwd", .launch = "", .shape = shape_of(16, 16, 1024, 1024, dims[i], false), .grid = 4096, .threads = 128};
+        const SiliconLaunch l = {.kernel = "std_softmax", .pass = "fwd", .launch = "",
+                                 .shape = shape_of(16, 16, 1024, 1024, dims[i], false), .grid = 4096, .threads = 128};
         check_counts(x, &l, n);
         const double divisions = 16.0 * 1024 * 1024 / 32, share = (double)n[SILICON_XU] / divisions - 3;
         check_close(&x->test, share, drawn_share(1024, dims[i], 600), 0.015, "share of slow divisions");
@@ -480,7 +483,9 @@ static void test_sizes(Context *x)
 {
     SiliconRows rows;
     Status status = {0};
-    check_true(&x->test, !parse(x, &rows, "flash,fwd,4294967295,65536,65536,2147483648,2147483648,128,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n", &status), "too large");
+    static const char large[] =
+        "flash,fwd,4294967295,65536,65536,2147483648,2147483648,128,0,flash_fwd_kernel,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n";
+    check_true(&x->test, !parse(x, &rows, large, &status), "too large");
     check_u64(&x->test, status.code, STATUS_INFEASIBLE, status.text);
     check_true(&x->test, strncmp(status.text, "t.csv:2: ", 9) == 0, status.text);
     silicon_rows_free(&rows);
@@ -503,10 +508,12 @@ static void test_one_query(Context *x)
 {
     for (int causal = 0; causal < 2; causal++) {
         uint64_t n[SILICON_COUNTERS];
-        const SiliconLaunch l = {.kernel = "flash_decode", .pass = "fwd", .launch = "flash_fwd_kernel", .shape = shape_of(32, 8, 1, 4096, 128, causal == 1), .grid = 8, .threads = 128};
+        const SiliconLaunch l = {.kernel = "flash_decode", .pass = "fwd", .launch = "flash_fwd_kernel",
+                                 .shape = shape_of(32, 8, 1, 4096, 128, causal == 1), .grid = 8, .threads = 128};
         check_counts(x, &l, n);
         check_u64(&x->test, n[SILICON_L2_READ], (32 + 2 * 8 * 4096) * 128 * 2, "Q, K and V once");
-        check_u64(&x->test, n[SILICON_TENSOR_INSTRUCTIONS], 8 * (4096 / 64) * (128 / 16) * (64 / 8) * (128 / 16) * 2, "a tile for each K/V head and 64 keys");
+        check_u64(&x->test, n[SILICON_TENSOR_INSTRUCTIONS], 8 * (4096 / 64) * (128 / 16) * (64 / 8) * (128 / 16) * 2,
+                  "a tile for each K/V head and 64 keys");
     }
 }
 
@@ -538,7 +545,8 @@ static void test_dram(Context *x)
 
 static void test_times(Context *x)
 {
-    static const char *const modelled[][2] = {{"flash", "fwd"}, {"flash", "bwd"}, {"cudnn", "fwd"}, {"std_qk", "fwd"}, {"std_softmax", "fwd"}, {"std_pv", "fwd"}};
+    static const char *const modelled[][2] = {{"flash", "fwd"},  {"flash", "bwd"},       {"cudnn", "fwd"},
+                                              {"std_qk", "fwd"}, {"std_softmax", "fwd"}, {"std_pv", "fwd"}};
     SiliconTimes times;
     Status status = {0};
     check_true(&x->test, silicon_times_load(&times, NULL, &x->alloc, &status), status.text);

@@ -529,7 +529,8 @@ static bool cudnn_reduction(Work *w)
 /* ----------------------------------------------------------------------------------------------------- standard attention */
 
 /* A product of cuBLAS: C = A B in output tiles of `rows` x `cols`, inner dimension K. The instructions are 64 x n x 16; n is the shorter
- * side of the tile, or half a side where two warpgroups share it (coopB: the rows if there are 128, else the columns). Each reads 64 rows of one operand and n of the other. */
+ * side of the tile, or half a side where two warpgroups share it (coopB: the rows if there are 128, else the columns). Each reads 64 rows of one
+ * operand and n of the other. */
 static void cublas_product(const Work *w, uint64_t tiles, uint64_t M, uint64_t N, uint64_t K, uint64_t flops)
 {
     const char *name = w->launch->launch;
@@ -612,8 +613,8 @@ static uint64_t next_power_of_two(uint64_t n)
     return power;
 }
 
-/* Rows stay on chip, up to 2,048 keys in the registers of one warp, beyond with a block: S read once. Per element e^(S - m) for the sum and again for P,
- * and the reciprocal of a division; a block's kernel needs one XU instruction more. A warp's sum runs to the next power of two. */
+/* Rows stay on chip, up to 2,048 keys in the registers of one warp, beyond with a block: S read once. Per element e^(S - m) for the sum and
+ * again for P, and the reciprocal of a division; a block's kernel needs one XU instruction more. A warp's sum runs to the next power of two. */
 static bool standard_softmax(Work *w)
 {
     const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk), instructions = elements / WARP;
