@@ -146,22 +146,18 @@ static AttentionShape shape_of(uint64_t batch, uint64_t N, MaskKind mask)
 static bool schedule_gains(const Context *context, const Profile *h100, double tflops, double *persistent, double *longest)
 {
     const AttentionShape full = shape_of(4, 8448, MASK_NONE), causal = shape_of(1, 8192, MASK_CAUSAL);
-    const ChipSlots slots = {h100->sm_count, 1, NULL};
-    ChipSchedule natural = {0}, lpt = {0};
+    const TileSize tiles = {128, 128};
     Persistent hidden = {0};
-    Plan a = {0}, b = {0};
-    const bool ok =
-        plan_launch(context, &a, &full, (TileSize){128, 128}) && plan_persistent(context, &a, h100, (uint64_t)tflops, &hidden) &&
-        plan_launch(context, &b, &causal, (TileSize){128, 128}) && schedule_plan(context, &b, NATURAL, &slots, &natural) &&
-        schedule_plan(context, &b, LONGEST_FIRST, &slots, &lpt);
+    OrderGain order = {0};
+    Plan plan = {0};
+    const bool ok = plan_launch(context, &plan, &full, tiles) &&
+                    plan_persistent(context, &plan, h100, (uint64_t)tflops, &hidden) &&
+                    order_gain(context, h100, &causal, tiles, &order);
     if (ok) {
         *persistent = (double)hidden.apart / (double)hidden.overlapped;
-        *longest = (double)natural.makespan / (double)lpt.makespan;
+        *longest = (double)order.natural / (double)order.longest;
     }
-    chip_schedule_free(&natural);
-    chip_schedule_free(&lpt);
-    plan_free(context, &a);
-    plan_free(context, &b);
+    plan_free(context, &plan);
     return ok;
 }
 

@@ -87,6 +87,20 @@ bool schedule_plan(const Context *context, Plan *plan, Order order, const ChipSl
     return chip_schedule(schedule, &list, chip, context->alloc, context->status);
 }
 
+bool order_gain(const Context *context, const Profile *chip, const AttentionShape *shape, TileSize tiles, OrderGain *gain)
+{
+    const ChipSlots slots = {chip->sm_count, 1, NULL};
+    ChipSchedule natural = {0}, longest = {0};
+    Plan plan;
+    const bool ok = plan_launch(context, &plan, shape, tiles) && schedule_plan(context, &plan, NATURAL, &slots, &natural) &&
+                    schedule_plan(context, &plan, LONGEST_FIRST, &slots, &longest);
+    *gain = (OrderGain){natural.makespan, longest.makespan, natural.efficiency, longest.efficiency};
+    chip_schedule_free(&natural);
+    chip_schedule_free(&longest);
+    plan_free(context, &plan);
+    return ok;
+}
+
 /* ---- a persistent kernel ---- */
 
 /* Cycles to read or write `bytes` by one SM alone, after `latency`. */

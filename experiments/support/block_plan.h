@@ -35,6 +35,14 @@ void plan_free(const Context *context, Plan *plan);
 /* In this order on this chip. chip_schedule_free is the caller's. */
 bool schedule_plan(const Context *context, Plan *plan, Order order, const ChipSlots *chip, ChipSchedule *schedule);
 
+/* Natural order against longest first, one block per SM. */
+typedef struct {
+    uint64_t natural, longest;                    /* makespans, in key blocks */
+    Ratio natural_efficiency, longest_efficiency; /* bound / makespan */
+} OrderGain;
+
+bool order_gain(const Context *context, const Profile *chip, const AttentionShape *shape, TileSize tiles, OrderGain *gain);
+
 /* A persistent kernel: as many blocks as the chip holds of cuDNN 9.19's Hopper kernel (the class of FlashAttention-3), by its
  * counters. */
 bool persistent_blocks(const Context *context, const Profile *chip, uint64_t *blocks);
