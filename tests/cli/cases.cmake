@@ -91,7 +91,7 @@ cli_case(ladder_no_wgmma PROGRAM s7_ladder ARGS fa3 --hw a100 EXIT 3 STDERR "fa3
 cli_case(ladder_no_tcgen05 PROGRAM s7_ladder ARGS fa4 --hw h100 EXIT 3 STDERR "fa4_forward needs tcgen05: h100 has no tcgen05")
 cli_case(ladder_one_chip PROGRAM s7_ladder ARGS --hw a100 --check STDOUT "no WGMMA.*no tcgen05.*now bound by")
 cli_case(ladder_one_rung PROGRAM s7_ladder ARGS fa3 --hw h200 --causal --seqlen 1k,2k STDOUT "h200 .*FA3 ")
-cli_case(ladder_unknown_rung PROGRAM s7_ladder ARGS fa5 EXIT 2 STDERR "unknown rung 'fa5'. did you mean 'fa4'\\?")
+cli_case(ladder_unknown_rung PROGRAM s7_ladder ARGS fa5 EXIT 2 STDERR "unknown rung 'fa5'. did you mean 'fa1'\\?")
 cli_case(ladder_empty PROGRAM s7_ladder ARGS --seqlen 0 --check)
 cli_case(ladder_too_many PROGRAM s7_ladder ARGS --seqlen 1,2,3,4,5 --head-dim 16,32 EXIT 3 STDERR "30 ladders are too many to print. at most 24")
 
