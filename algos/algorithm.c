@@ -1,12 +1,13 @@
 /* algorithm.c - the table of algorithms, block sizes, and the bridge to the closed forms. See algorithm.h. */
 #include "algorithm.h"
+#include "decode.h"
 
 #include "sim/suggest.h"
 
 #include <string.h>
 
 static const Algorithm *const algorithms[] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa1_shipped, &algorithm_fa2, &algorithm_fa3,
-                                            &algorithm_fa4};
+                                            &algorithm_fa4, &algorithm_decode};
 
 size_t algorithm_count(void) { return sizeof algorithms / sizeof algorithms[0]; }
 
@@ -136,6 +137,7 @@ CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, c
 {
     const AttentionShape *s = &a->shape;
     const Geometry geometry = geometry_of(algorithm, a);
+    const DecodePlan plan = algorithm == &algorithm_decode ? decode_plan(a, machine->profile->sm_count) : (DecodePlan){0};
     return (CountedProblem){
         .batch = s->batch,
         .heads = s->heads,
@@ -156,5 +158,8 @@ CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, c
         .dropout = s->dropout_source != DROPOUT_NONE,
         .stored_mask = a->Z != NULL,
         .writes_mask = s->dropout_source == DROPOUT_STORED,
+        .splits = plan.splits,
+        .packed = plan.group > 1,
+        .merged_by_tree = a->decode.merge == MERGE_TREE,
     };
 }

@@ -116,10 +116,14 @@ static BlockRange blocks_meeting(int64_t first, int64_t end, uint64_t count, uin
     return to > from ? (BlockRange){from / size, ceil_div(to, size)} : (BlockRange){0, 0};
 }
 
+BlockRange key_blocks_of_queries(const Attention *a, uint64_t first, uint64_t last)
+{
+    return blocks_meeting((int64_t)first + a->band.low, (int64_t)last + a->band.high + 1, a->shape.seqlen_k, a->Bc);
+}
+
 BlockRange visible_key_blocks(const Attention *a, uint64_t i)
 {
-    const int64_t first = (int64_t)(i * a->Br), last = first + live_rows(a, i) - 1;
-    return blocks_meeting(first + a->band.low, last + a->band.high + 1, a->shape.seqlen_k, a->Bc);
+    return key_blocks_of_queries(a, i * a->Br, i * a->Br + live_rows(a, i) - 1);
 }
 
 BlockRange visible_query_blocks(const Attention *a, uint64_t j)

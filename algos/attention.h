@@ -75,6 +75,28 @@ typedef struct {
     uint32_t rescale_ppm;       /* without data: millionths of the key blocks that rescale; the first always does */
 } Fa4Options;
 
+/* Which query heads share a tile when decoding: those of one K/V head, stacked as rows, row = query x group + head of the group. */
+typedef enum {
+    PACK_ONE_QUERY,         /* stacked when there is one query (FlashAttention-2: a reshape) */
+    PACK_ALWAYS,            /* any number of queries (FlashAttention-3) */
+    PACK_NEVER,
+    PACK_RULES
+} QueryPacking;
+
+/* How the parts of a split sequence are put together. */
+typedef enum {
+    MERGE_SEQUENTIAL,       /* their weights first, then one part after the other (as shipped) */
+    MERGE_TREE,             /* two at a time, as a binary tree */
+    MERGE_ORDERS
+} MergeOrder;
+
+/* Decoding. Default: as FlashAttention-2 ships it. */
+typedef struct {
+    uint32_t splits;        /* parts of the key sequence; 0: by FlashAttention-2's rule for this chip */
+    QueryPacking packing;
+    MergeOrder merge;
+} DecodeOptions;
+
 /* A problem laid out in a machine's HBM, with its block sizes. */
 typedef struct {
     AttentionShape shape;
@@ -90,6 +112,7 @@ typedef struct {
     BackwardVariant variant;
     Fa3Options fa3;
     Fa4Options fa4;
+    DecodeOptions decode;
 } Attention;
 
 /* Creates Q, K, V and O in the machine. Fails (status of the machine) if the shape is refused or does not fit. */
@@ -113,6 +136,8 @@ typedef struct {
 
 /* The key blocks of which some key is visible to some row of query block i; the others are neither read nor computed (§2.5). */
 BlockRange visible_key_blocks(const Attention *a, uint64_t i);
+/* The same for queries first .. last. */
+BlockRange key_blocks_of_queries(const Attention *a, uint64_t first, uint64_t last);
 /* The query blocks of which some row sees some key of key block j. */
 BlockRange visible_query_blocks(const Attention *a, uint64_t j);
 

@@ -29,6 +29,9 @@ typedef struct {
     bool dropout;                       /* the keep mask is regenerated from its seed ... */
     uint64_t kept_references;           /* FlashAttention-4: rows x key blocks, all heads, at which l and O were not rescaled: given by the data */
     bool stored_mask, writes_mask;      /* ... or read from HBM, one byte per element; the forward writes it first */
+    uint64_t splits;                    /* decoding: parts of the key sequence, ceil(Tc / splits) key blocks each; 0 or 1: unsplit */
+    bool packed;                        /* decoding: the query heads of a K/V head are rows of one tile, row = query x group + head */
+    bool merged_by_tree;                /* decoding: parts are merged two at a time */
 } CountedProblem;
 
 /* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for
@@ -64,6 +67,11 @@ bool closed_form_fa2_backward(const CountedBackward *problem, ClosedForm *form, 
 /* FlashAttention-4, Zadouri 2026 (closed_forms_fa4.c). */
 bool closed_form_fa4(const CountedProblem *problem, ClosedForm *form, Status *status);
 bool closed_form_fa4_backward(const CountedBackward *problem, ClosedForm *form, Status *status);
+/* Flash-Decoding: keys in parts, merged by a second kernel (closed_forms_decode.c). */
+bool closed_form_decode(const CountedProblem *problem, ClosedForm *form, Status *status);
+/* Its memory traffic by itself, bytes (§6.1): the cache, K and V once; the parts' O and logsumexp, written and read. */
+uint64_t decode_cache_bytes(uint64_t batch, uint64_t kv_heads, uint64_t Nk, uint64_t d, uint64_t element_bytes, Status *status);
+uint64_t decode_parts_bytes(uint64_t batch, uint64_t heads, uint64_t Nq, uint64_t d, uint64_t splits, uint64_t statistic_bytes, Status *status);
 
 /* The lecture's one-head formulas, elements, no mask, no L2 (§1.4, §2.3, §2.4, §3.1). */
 uint64_t standard_elements(uint64_t N, uint64_t d, Status *status);                     /* 4Nd + 4N² */

@@ -113,6 +113,7 @@ typedef struct Tensor {
     uint64_t address;           /* simulated; tensors do not overlap */
     void *data;                 /* float or double by the machine's precision; NULL when counting */
     uint32_t index;             /* in the machine */
+    uint64_t stacked;           /* a view whose row r is row r / stacked of head r % stacked of a group; 0: no view */
 } Tensor;
 
 static inline uint64_t tensor_elements(const Tensor *t) { return t->batch * t->heads * t->rows * t->cols; } /* checked at creation */
@@ -185,6 +186,10 @@ void machine_free(Machine *machine);
  * tensor, the size overflows, no memory. The name is borrowed. */
 Tensor *machine_tensor(Machine *machine, const char *name, ElementType type, uint64_t batch, uint64_t heads, uint64_t rows, uint64_t cols);
 
+/* The same memory with the rows of each `group` consecutive heads interleaved: [batch, heads / group, rows * group, cols], row r is row
+ * r / group of head r % group of the group. For loads and stores, not for atomic additions. `base` itself for a group of 1; NULL on failure. */
+Tensor *machine_stacked_view(Machine *machine, Tensor *base, uint64_t group);
+
 /* --------------------------------------------------------------------------------------------------------------- kernels */
 
 /* How far one tensor-core instruction (or one warp, for mma.sync) reaches: each group of m rows of the left operand reads the whole
@@ -243,6 +248,7 @@ struct Tile {
     bool banded;                        /* part of it is hidden by a mask */
     bool nonfinite;                     /* the load that filled it saw an infinity or a NaN */
     VisibleBand band;
+    uint32_t band_step, band_phase;     /* row r counts as row (band_phase + r) / band_step of the band: see mask_stacked() */
     uint64_t visible;                   /* visible pairs; rows * cols unless banded */
     void *data;
     uint64_t ld;

@@ -58,6 +58,9 @@ typedef struct {
 static inline void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* The same for a gradient of scores: hidden elements become 0. */
 static inline void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+/* The same where X stacks `step` rows (the heads of a group) per row of the score matrix: row r of X counts as row (row + r) / step of the band.
+ * Products of X must not transpose it. */
+void mask_stacked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step);
 /* No instruction: tells the products that follow which elements of X were masked before they went through memory, so that
  * 0 * NaN does not enter and the exact count is right. A NaN of the row that got there on the way (0 / NaN) is 0 again. */
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
@@ -84,6 +87,8 @@ static inline void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const T
 static inline void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */
 static inline void divide_rows(Stream *w, Tile *x, const Rows *l);                            /* X = diag(l)^-1 X, 0 where l = 0 [1 per element] */
 
+/* scale_rows where a row with logsumexp = -inf, which stands for no keys at all, becomes 0 whatever it is, even NaN. [1 per element] */
+void weigh_rows(Stream *w, Tile *x, const Rows *weight, const Rows *logsumexp);
 static inline void subtract_rows(Stream *w, Tile *x, const Rows *d);                          /* X = X - d, the same d along a row [1 per element] */
 static inline void multiply(Stream *w, Tile *y, const Tile *x);       /* Y = X o Y element-wise; hidden where X is, as are Y's pairs [1 per element] */
 void row_dot(Stream *w, Rows *d, const Tile *x, const Tile *y);                 /* d = row sums of X o Y [2 per element] */

@@ -268,6 +268,15 @@ static void scale_rows(Matrix x, Matrix factor)
     }
 }
 
+static void weigh_rows(Matrix x, Matrix weight, Matrix lse)
+{
+    const REAL *restrict f = column(weight, 0), *restrict logsumexp = column(lse, 0);
+    for (uint32_t c = 0; c < x.cols; c++) {
+        REAL *restrict values = column(x, c);
+        for (uint32_t r = 0; r < x.rows; r++) values[r] = logsumexp[r] == (REAL)-INFINITY ? (REAL)0 : values[r] * f[r];
+    }
+}
+
 static void subtract_rows(Matrix x, Matrix d)
 {
     const REAL *restrict subtrahend = column(d, 0);
@@ -401,6 +410,7 @@ const TileMath TABLE = {
     .row_max_lagging = row_max_lagging,
     .exp_difference = exp_difference,
     .scale_rows = scale_rows,
+    .weigh_rows = weigh_rows,
     .subtract_rows = subtract_rows,
     .row_dot = row_dot,
     .divide_rows = divide_rows,

@@ -28,6 +28,7 @@ typedef enum {
     OPTION_MASK, OPTION_CAUSAL, OPTION_WINDOW, OPTION_SCALE, OPTION_DROPOUT, OPTION_DTYPE,
     /* how it is run */
     OPTION_PASS, OPTION_MODE, OPTION_L2, OPTION_ORDER, OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE,
+    OPTION_PACKING, OPTION_MERGE,
     OPTION_DETERMINISTIC, OPTION_GANTT, OPTION_TRACE, OPTION_SKIP_TIMED, OPTION_MAP,
     OPTION_COUNT
 } OptionId;
@@ -52,7 +53,7 @@ typedef struct {
     bool check, help, version, deterministic, gantt, skip_timed, map;
     const char *hw;                     /* profile name or path; default h100 */
     uint64_t seed;
-    OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;
+    OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;  /* splits 0: auto */
     MaskKind mask;                      /* --causal is --mask causal */
     int64_t window_left, window_right;  /* -1: unbounded */
     double scale;                       /* meaningful when given; else 1/sqrt(head dim) */
@@ -62,6 +63,8 @@ typedef struct {
     OptionMode mode;
     L2Model l2;
     OptionOrder order;
+    QueryPacking packing;
+    MergeOrder merge;
     const char *trace;                  /* NULL unless given */
     const char *operand;                /* the positional argument (attn ALGO), or NULL */
 } Options;

@@ -15,7 +15,7 @@ typedef struct {
     const BruteProblem *p;
     BruteCounts *n;
     uint64_t batch, head;               /* where the loops are */
-    Memory Q, K, V, O, l, m, S, P;      /* l also stands for the logsumexp of algorithms that keep only one statistic */
+    Memory Q, K, V, O, l, m, S, P, parts, part_lse;     /* l also stands for the logsumexp of algorithms that keep only one statistic */
 } Run;
 
 /* Rows [first, end) of a block. */
