@@ -13,13 +13,13 @@
  * chip that lacks a rung's instruction says so; to ask for that rung alone is refused with exit code 3.
  */
 #include "support/block_plan.h"
+#include "support/decode_study.h"
 #include "support/experiment.h"
 #include "support/exp_facts.h"
 #include "support/tile_account.h"
 #include "support/timed_run.h"
 
 #include "algos/closed_forms_warps.h"
-#include "algos/split_heuristics.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -426,22 +426,24 @@ static bool judge_exponentials(const Context *context, Report *report, Table *ta
     return true;
 }
 
-static void judge_decoding(Report *report, Table *table, const Profile *h100)
+static bool judge_decoding(const Context *context, Report *report, Table *table, const Profile *h100)
 {
-    const SplitProblem decode = {.blocks = 32, .query_blocks = 1, .key_blocks = 131072 / 128, .sm_count = h100->sm_count};
+    const SplitProblem decode = decode_split_problem(1, 32, 131072, 128, h100->sm_count);
     const uint64_t parts = split_count(SPLIT_LECTURE, &decode);
-    const SplitEfficiency whole = split_efficiency(decode.blocks, 1, h100->sm_count),
-                          cut = split_efficiency(decode.blocks, parts, h100->sm_count);
-    const double before = 100 * (double)whole.numerator / (double)whole.denominator,
-                 after = 100 * (double)cut.numerator / (double)cut.denominator;
+    SplitUse whole, cut;
+    if (!split_use(32, 1, h100->sm_count, &whole, context->status) ||
+        !split_use(32, parts, h100->sm_count, &cut, context->status))
+        return false;
+    const double before = whole.used_percent, after = cut.used_percent;
+    const double rows = algorithm_fa3.geometry(&(AttentionShape){.head_dim = 128}, (TileSize){64, 128}).shape.m;
     claim_holds(report, "7-S6-splits", before < 25 && after > 95, "%.0f%% -> %.0f%% with %" PRIu64 " parts", before, after,
                 parts);
-    const double rows = (double)algorithm_fa3.geometry(&(AttentionShape){.head_dim = 128}, (TileSize){64, 128}).shape.m;
     claim_holds(report, "7-S6-pack", rows == 64, "%.1f%% -> %.1f%%", 100 / rows, 100 * 8 / rows);
     sentence(table, 6, "SMs in use when decoding, without and with K and V in parts", (Figure){before, 0, " %"},
              (Figure){after, 0, " %"}, "batch 1, 32 heads, 132 SMs");
     sentence(table, 6, "live rows of a product, 8 query heads packed", (Figure){100 / rows, 1, " %"},
              (Figure){100 * 8 / rows, 1, " %"}, "one query, wgmma");
+    return true;
 }
 
 static bool judge_claims(const Context *context, Report *report, const Profile *a100, const Profile *h100, const Profile *b200)
@@ -455,8 +457,7 @@ static bool judge_claims(const Context *context, Report *report, const Profile *
     if (!judge_counts(context, report, table) || !judge_parallelism(context, report, table, a100, h100) ||
         !judge_accounts(context, report, table, h100, b200) || !judge_exponentials(context, report, table, b200))
         return false;
-    judge_decoding(report, table, h100);
-    return status_ok(context->status);
+    return judge_decoding(context, report, table, h100) && status_ok(context->status);
 }
 
 static bool run(Context *context, Report *report)

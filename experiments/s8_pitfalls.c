@@ -12,16 +12,14 @@
  *
  * The wall-clock half of 3 is s1_5_cpu, the only program whose output holds measured times.
  */
+#include "support/decode_study.h"
 #include "support/exp_facts.h"
 #include "support/experiment.h"
 #include "support/fp8_error.h"
+#include "support/pass_work.h"
 
 #include "algos/oracle.h"
 #include "algos/run.h"
-#include "algos/split_heuristics.h"
-
-#include "sim/checked.h"
-#include "sim/chip_schedule.h"
 
 #include <math.h>
 
@@ -218,32 +216,6 @@ static bool add_exact(const Context *context, Report *report, const Profile *mac
 
 /* ---- 2: FLOPs and traffic ---- */
 
-typedef struct {
-    uint64_t flops[2], elements[2]; /* forward, backward */
-} PassWork;
-
-static uint64_t moved(const Totals *t) { return t->hbm_read_elements + t->hbm_write_elements; }
-
-/* Both passes, walked. Additions into dQ count as the lecture has them: with an ideal L2, once. */
-static bool walk_passes(const Context *context, Report *report, const Profile *machine, const Algorithm *algorithm,
-                        PassWork *work)
-{
-    const AttentionShape shape = attention_shape(1024, 64);
-    const TileSize tiles = {64, 64};
-    AttentionRun run = {0};
-    CountPair pairs[COUNT_PAIRS];
-    bool ok = attention_count(&run, algorithm, &shape, tiles, L2_IDEAL, machine, context->alloc, context->status);
-    work->flops[0] = run.totals.matmul_flops;
-    work->elements[0] = moved(&run.totals);
-    ok = ok && attention_run_prepare_backward(&run, tiles, (BackwardVariant){.direct_dq = true}) && attention_run_backward(&run);
-    work->flops[1] = run.totals.matmul_flops;
-    work->elements[1] = moved(&run.totals);
-    count_pairs(&run.totals, &run.closed_form, pairs);
-    for (size_t i = 0; ok && i < COUNT_PAIRS; i++) report_check(report, pairs[i].counted, pairs[i].formula, pairs[i].name);
-    attention_run_free(&run);
-    return ok;
-}
-
 static double more_percent(uint64_t a, uint64_t b) { return b > 0 ? 100 * ((double)a / (double)b - 1) : 0; }
 
 static void flop_row(Table *table, const char *pass, uint64_t standard, uint64_t flash, uint64_t standard_moved,
@@ -263,8 +235,8 @@ static bool add_flops(const Context *context, Report *report, const Profile *mac
 {
     PassWork s, f;
     Table *table = report_table(report, &flop_table);
-    if (!walk_passes(context, report, machine, &algorithm_standard, &s) ||
-        !walk_passes(context, report, machine, &algorithm_fa2, &f))
+    if (!pass_work(&s, &algorithm_standard, machine, 1024, 64, report, context->alloc, context->status) ||
+        !pass_work(&f, &algorithm_fa2, machine, 1024, 64, report, context->alloc, context->status))
         return false;
     const uint64_t standard = s.flops[0] + s.flops[1], flash = f.flops[0] + f.flops[1];
     const uint64_t standard_moved = s.elements[0] + s.elements[1], flash_moved = f.elements[0] + f.elements[1];
@@ -291,7 +263,7 @@ static bool walk_small(const Context *context, const Profile *machine, uint64_t 
     AttentionRun run = {0};
     const bool ok =
         attention_count(&run, &algorithm_fa1, &shape, paper_tiles(M, 64), L2_NONE, machine, context->alloc, context->status);
-    *elements = moved(&run.totals);
+    *elements = hbm_elements(&run.totals);
     attention_run_free(&run);
     return ok;
 }
@@ -435,7 +407,7 @@ static bool walk_order(const Context *context, const Profile *machine, const Alg
     const AttentionShape shape = attention_shape(1024, 64);
     AttentionRun run = {0};
     const bool ok = attention_count(&run, algorithm, &shape, tiles, L2_NONE, machine, context->alloc, context->status);
-    *elements = moved(&run.totals);
+    *elements = hbm_elements(&run.totals);
     *nonmatmul = run.totals.nonmatmul_ops;
     attention_run_free(&run);
     return ok;
@@ -443,8 +415,8 @@ static bool walk_order(const Context *context, const Profile *machine, const Alg
 
 static double used_percent(uint64_t blocks, const Profile *chip, Status *status)
 {
-    Waves waves = {0};
-    return count_waves(blocks, chip->sm_count, 1, &waves, status) ? 100 * ratio_value(waves.utilisation) : 0;
+    SplitUse use = {0};
+    return split_use(blocks, 1, chip->sm_count, &use, status) ? use.used_percent : 0;
 }
 
 static bool add_orders(const Context *context, Report *report, const Profile *machine, const Profile *a100, Table *verdicts)
@@ -586,10 +558,9 @@ static void add_decoding(const Context *context, Report *report, const Profile *
 {
     enum { HEADS = 32, GROUP = 8 };
     const double tile = algorithm_fa3.geometry(&(AttentionShape){.head_dim = 128}, (TileSize){64, 128}).shape.m;
-    SplitProblem plain = {.blocks = HEADS, .query_blocks = 1, .key_blocks = 131072 / 128, .sm_count = h100->sm_count};
+    const SplitProblem plain = decode_split_problem(1, HEADS, 131072, 128, h100->sm_count);
     const uint64_t parts = split_count(SPLIT_LECTURE, &plain);
-    SplitProblem packed = plain;
-    packed.blocks = HEADS / GROUP;
+    const SplitProblem packed = decode_split_problem(1, HEADS / GROUP, 131072, 128, h100->sm_count);
     const uint64_t packed_parts = split_count(SPLIT_LECTURE, &packed);
     const double before = used_percent(HEADS, h100, context->status), after = used_percent(HEADS * parts, h100, context->status);
     Table *table = report_table(report, &decode_table);

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "experiments/support/block_plan.h"
+#include "experiments/support/pass_work.h"
 #include "experiments/support/timed_run.h"
 
 static const TableSpec *const no_tables[] = {NULL};
@@ -99,6 +100,23 @@ static void test_plans(Bench *b, const Profile *h100)
     plan_free(&context, &plan);
 }
 
+/* Standard 4 + 8, FlashAttention-2 4 + 10 N^2 d; elements of HBM 12Nd + 11N^2, and 13Nd with L and D. */
+static void test_passes(Bench *b)
+{
+    const uint64_t N = 256, d = 64;
+    Profile machine;
+    PassWork standard, flash;
+    check_true(&b->test, profile_load("unbounded", &b->alloc, &machine, &b->status), "unbounded");
+    check_true(&b->test, pass_work(&standard, &algorithm_standard, &machine, N, d, &b->report, &b->alloc, &b->status), "standard");
+    check_true(&b->test, pass_work(&flash, &algorithm_fa2, &machine, N, d, &b->report, &b->alloc, &b->status), "flash");
+    check_u64(&b->test, standard.flops[0], 4 * N * N * d, "standard forward = 4 N^2 d");
+    check_u64(&b->test, standard.flops[1], 8 * N * N * d, "standard backward = 8 N^2 d");
+    check_u64(&b->test, flash.flops[0], 4 * N * N * d, "flash forward = 4 N^2 d");
+    check_u64(&b->test, flash.flops[1], 10 * N * N * d, "flash backward = 10 N^2 d");
+    check_u64(&b->test, standard.elements[0] + standard.elements[1], 12 * N * d + 11 * N * N, "12Nd + 11N^2");
+    check_u64(&b->test, flash.elements[0], 4 * N * d + N, "4Nd + N");
+}
+
 int main(void)
 {
     Bench b = {.alloc = {0}};
@@ -116,6 +134,7 @@ int main(void)
         test_backward(&b, &chips[1]);
         test_refused(&b, chips);
         test_plans(&b, &chips[1]);
+        test_passes(&b);
         check_u64(&b.test, b.report.mismatch_count, 0, "counts are the closed forms");
         check_text(&b.test, b.status.text, "", "status");
     }
