@@ -113,7 +113,13 @@ static void part_block(Block *b, const void *arguments, uint64_t index)
 
 /* ---------------------------------------------------------------------------------------------------------------- the merge */
 
-uint32_t decode_combine_rows(uint64_t head_dim) { return head_dim % 128 == 0 ? 4 : head_dim % 64 == 0 ? 8 : 16; }
+/* Rows of O that a block holds: as shipped by head dim; fewer past the shipped kernel's head dims, and for a tree, which holds a part per level. */
+static uint32_t combine_rows(const Attention *a)
+{
+    const uint64_t d = a->shape.head_dim;
+    if (d % 128 == 0 || d > 256 || a->decode.merge == MERGE_TREE) return 4;
+    return d % 64 == 0 ? 8 : 16;
+}
 
 /* O of part s, and its logsumexp as a vector. */
 static void load_part_result(Stream *w, const Decode *x, uint64_t row, uint64_t s, Tile *o, Rows *lse, const Tile *all_lse)
@@ -202,7 +208,7 @@ static void combine_by_tree(Block *b, Stream *w, const Decode *x, uint64_t row, 
 static void combine_block(Block *b, const void *arguments, uint64_t index)
 {
     const Decode *x = arguments;
-    const uint32_t rows = decode_combine_rows(x->a->shape.head_dim);
+    const uint32_t rows = combine_rows(x->a);
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *all_lse = register_tile(b, "L parts", x->a->statistic, rows, (uint32_t)x->plan.splits);
     load(w, all_lse, x->part_lse, index * rows);
@@ -212,7 +218,7 @@ static void combine_block(Block *b, const void *arguments, uint64_t index)
 
 static bool launch_combine(Machine *machine, const Decode *x)
 {
-    const uint64_t blocks = ceil_div(x->plan.rows, decode_combine_rows(x->a->shape.head_dim));
+    const uint64_t blocks = ceil_div(x->plan.rows, combine_rows(x->a));
     const Kernel kernel = {.name = "decode_combine", .instruction = algorithm_decode.instruction, .threads = 128, .registers_per_thread = 128,
                            .run = combine_block};
     return launch(machine, &kernel, (Grid){blocks, x->plan.heads, x->a->shape.batch}, x);

@@ -18,9 +18,6 @@ typedef struct {
 /* For a chip with so many SMs; splits = 0 in the options asks FlashAttention-2's rule (split_heuristics.h). */
 DecodePlan decode_plan(const Attention *a, uint64_t sm_count);
 
-/* Rows of O that a block of the combine kernel holds, as shipped: 4, 8 or 16 by head dim. */
-uint32_t decode_combine_rows(uint64_t head_dim);
-
 /* Merges the parts of `splits` (O: [batch, heads x splits, rows, d]; logsumexp: [batch, heads, rows, splits], both as part tensors of this
  * name) into O and L: the second kernel by itself. */
 bool decode_combine(Machine *machine, const Attention *a, Tensor *parts, Tensor *part_lse, Tensor *O, Tensor *L);

@@ -24,6 +24,9 @@
 
 typedef enum { SPLIT_LECTURE, SPLIT_FA2, SPLIT_FA3, SPLIT_FA4, SPLIT_RULES } SplitRule;
 
+/* Of the best efficiency, what is good enough. */
+enum { SPLIT_GOOD_PERCENT = 85 };
+
 /* A launch before it is split. */
 typedef struct {
     uint64_t blocks;            /* batch x heads as launched (K/V heads when packed) x query blocks */

@@ -356,6 +356,9 @@ static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band, uint32_t st
     const int64_t offset = (int64_t)(row / step) - (int64_t)col, rows = x->rows, cols = x->cols;
     const int64_t low = offset + band.low, end = offset + band.high + 1;
     if (low + (phase + rows - 1) / step <= 0 && end >= cols) return false;      /* the last row sees the first column, the first the last */
+    if (x->banded && (x->band_step != step || x->band_phase != phase))
+        return !status_fail(x->block->machine->status, STATUS_INFEASIBLE, "%s: tile %s has two masks whose rows are stacked differently", x->block->kernel->name,
+                            x->name);
     x->band_step = step;
     x->band_phase = phase;
     x->band.first = x->banded && x->band.first > low ? x->band.first : low;

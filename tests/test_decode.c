@@ -247,6 +247,26 @@ static void plans(Context *x)
     }
 }
 
+/* Every allocation of a packed, split, tree-merged run fails in turn: an error each time, and nothing left. */
+static void out_of_memory(Context *x)
+{
+    for (uint64_t k = 1;; k++) {
+        Status status = {0};
+        Alloc alloc = {.fail_at = k};
+        AttentionRun run;
+        CountCase c = {&algorithm_decode, attention_shape(3, 4), {4, 4}, L2_IDEAL};
+        c.shape.heads = 4;
+        c.shape.kv_heads = 2;
+        c.shape.mask = MASK_CAUSAL;
+        const bool ok = count_walk_decode(&run, &c, (DecodeOptions){3, PACK_ALWAYS, MERGE_TREE}, (MachineConfig){.mode = MODE_NUMERIC}, &x->unbounded, &alloc, &status);
+        attention_run_free(&run);
+        check_u64(&x->test, alloc.live_bytes, 0, "memory left after a failed run");
+        check_true(&x->test, ok == (alloc.requests < k), status.text);
+        if (alloc.requests < k) return;
+        check_u64(&x->test, status.code, STATUS_IO, "out of memory");
+    }
+}
+
 int main(void)
 {
     Context x = {0};
@@ -258,6 +278,7 @@ int main(void)
         compulsory_bytes(&x);
         measured_traffic(&x);
         plans(&x);
+        out_of_memory(&x);
     }
     check_text(&x.test, status.text, "", "profiles");
     check_u64(&x.test, x.alloc.live_bytes, 0, "memory left at the end");

@@ -21,14 +21,32 @@ static void merging(Test *t, Alloc *alloc)
 
 static void splitting(Test *t, Alloc *alloc)
 {
-    for (uint32_t splits = 1; splits <= 64; splits *= 2)
-        for (int order = 0; order < MERGE_ORDERS; order++) {
-            SplitError error;
+    static const uint32_t splits[] = {1, 2, 3, 8, 17, 33, 64, 64};
+    for (int order = 0; order < MERGE_ORDERS; order++) {
+        SplitError errors[MOST_SPLIT_ERRORS];
+        Status status = {0};
+        split_errors(4096, 64, (MergeOrder)order, splits, MOST_SPLIT_ERRORS, 0, alloc, errors, &status);
+        check_text(t, status.text, "", "split_errors");
+        for (int i = 0; i < MOST_SPLIT_ERRORS; i++) {
+            check_close(t, errors[i].from_oracle, 0, 1e-15, "6.1: distance from the oracle");
+            check_close(t, errors[i].from_unsplit, 0, i == 0 ? 0 : 1e-15, "6.1: distance from one part");
+        }
+    }
+}
+
+static void out_of_memory(Test *t)
+{
+    static const uint32_t splits[] = {3};
+    for (int study = 0; study < 2; study++)
+        for (uint64_t k = 1;; k++) {
             Status status = {0};
-            split_error(4096, 64, (DecodeOptions){splits, PACK_ONE_QUERY, (MergeOrder)order}, 0, alloc, &error, &status);
-            check_text(t, status.text, "", "split_error");
-            check_close(t, error.from_oracle, 0, 1e-15, "6.1: distance from the oracle");
-            check_close(t, error.from_unsplit, 0, splits == 1 ? 0 : 1e-15, "6.1: distance from one part");
+            Alloc alloc = {.fail_at = k};
+            MergeStudy merged;
+            SplitError error;
+            const bool ok = study == 0 ? merge_study(3, 4, 1, &alloc, &merged, &status) : split_errors(70, 4, MERGE_TREE, splits, 1, 1, &alloc, &error, &status);
+            check_u64(t, alloc.live_bytes, 0, "memory left after a failed study");
+            check_true(t, ok == (alloc.requests < k), status.text);
+            if (alloc.requests < k) break;
         }
 }
 
@@ -57,6 +75,7 @@ int main(void)
     Alloc alloc = {0};
     merging(&t, &alloc);
     splitting(&t, &alloc);
+    out_of_memory(&t);
     exercise(&t);
     check_u64(&t, alloc.live_bytes, 0, "memory left at the end");
     return test_end(&t, "decode_study");

@@ -4,6 +4,7 @@
 #include "algos/decode.h"
 #include "algos/oracle.h"
 
+#include "sim/bandwidth.h"
 #include "sim/chip_schedule.h"
 #include "sim/normal.h"
 
@@ -20,6 +21,14 @@ bool split_use(uint64_t unsplit_blocks, uint64_t splits, uint64_t sm_count, Spli
 SplitProblem decode_split_problem(uint64_t batch, uint64_t kv_heads, uint64_t keys, uint64_t Bc, uint64_t sm_count)
 {
     return (SplitProblem){.blocks = batch * kv_heads, .query_blocks = 1, .key_blocks = ceil_div(keys, Bc), .sm_count = sm_count};
+}
+
+uint64_t blocks_read_nanoseconds(const Profile *chip, uint64_t bytes, uint64_t blocks, uint64_t resident)
+{
+    const uint64_t slots = chip->sm_count * resident;
+    if (blocks == 0 || slots == 0) return 0;
+    const uint64_t each = ceil_div(bytes, blocks), waves = blocks / slots, last = blocks % slots;
+    return waves * hbm_nanoseconds(chip, slots * each, chip->sm_count) + hbm_nanoseconds(chip, last * each, min_u64(last, chip->sm_count));
 }
 
 bool exercise_11(uint64_t sm_count, Exercise11 *answer, Status *status)
@@ -148,34 +157,36 @@ bool merge_study(uint64_t triples, uint64_t d, uint64_t seed, Alloc *alloc, Merg
     return ok;
 }
 
-/* O of one query, into O [d]; and its distance from the oracle. */
-static bool decode_once(uint64_t keys, uint64_t d, DecodeOptions options, uint64_t seed, Alloc *alloc, double *O, double *from_oracle, Status *status)
+/* Runs once more with these options. O: [d]. */
+static bool decode_again(AttentionRun *run, DecodeOptions options, double *O, double *from_oracle)
 {
+    ForwardError error;
+    machine_clear_ledger(&run->machine);
+    if (!attention_run_set_decode(run, options) || !attention_run_forward(run) || !oracle_compare(&run->attention, &run->machine, &error)) return false;
+    for (uint64_t c = 0; c < run->attention.shape.head_dim; c++) O[c] = tensor_value(&run->machine, run->attention.O, c);
+    *from_oracle = error.max_abs_O;
+    return true;
+}
+
+bool split_errors(uint64_t keys, uint64_t d, MergeOrder merge, const uint32_t *splits, size_t count, uint64_t seed, Alloc *alloc, SplitError *errors,
+                  Status *status)
+{
+    double split[MAX_HEAD_DIM], whole[MAX_HEAD_DIM], unused;
     Profile profile;
     AttentionRun run;
-    ForwardError error;
     AttentionShape shape = attention_shape(1, d);
     shape.seqlen_k = keys;
     shape.dtype = ELEMENT_F64;
     if (!profile_load("unbounded", alloc, &profile, status)) return false;
     const RunSetup setup = {.algorithm = &algorithm_decode, .profile = &profile, .tiles = {16, 64},
                             .config = {.mode = MODE_NUMERIC, .l2 = L2_IDEAL, .precision = PRECISION_F64}};
-    bool ok = attention_run_prepare(&run, &setup, &shape, alloc, status) && attention_run_set_decode(&run, options);
+    bool ok = attention_run_prepare(&run, &setup, &shape, alloc, status);
     if (ok) attention_random_inputs(&run.attention, &run.machine, seed);
-    ok = ok && attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &error);
-    for (uint64_t c = 0; ok && c < d; c++) O[c] = tensor_value(&run.machine, run.attention.O, c);
-    if (ok) *from_oracle = error.max_abs_O;
+    ok = ok && decode_again(&run, (DecodeOptions){.splits = 1}, whole, &unused);
+    for (size_t i = 0; ok && i < count; i++) {
+        ok = decode_again(&run, (DecodeOptions){.splits = splits[i], .merge = merge}, split, &errors[i].from_oracle);
+        if (ok) errors[i].from_unsplit = largest_difference(split, whole, d);
+    }
     attention_run_free(&run);
     return ok;
-}
-
-bool split_error(uint64_t keys, uint64_t d, DecodeOptions options, uint64_t seed, Alloc *alloc, SplitError *error, Status *status)
-{
-    double split[MAX_HEAD_DIM], whole[MAX_HEAD_DIM], unused;
-    DecodeOptions unsplit = options;
-    unsplit.splits = 1;
-    if (!decode_once(keys, d, options, seed, alloc, split, &error->from_oracle, status) ||
-        !decode_once(keys, d, unsplit, seed, alloc, whole, &unused, status)) return false;
-    error->from_unsplit = largest_difference(split, whole, d);
-    return true;
 }

@@ -21,6 +21,10 @@ bool split_use(uint64_t unsplit_blocks, uint64_t splits, uint64_t sm_count, Spli
 /* A launch of one query per head with packed heads: batch x kv_heads blocks. keys in blocks of Bc. */
 SplitProblem decode_split_problem(uint64_t batch, uint64_t kv_heads, uint64_t keys, uint64_t Bc, uint64_t sm_count);
 
+/* Nanoseconds in which `blocks` equal blocks read `bytes` of HBM, wave by wave, `resident` on an SM: an SM with a block draws, an idle one does not
+ * (sim/bandwidth.h). Rounded up wave by wave. */
+uint64_t blocks_read_nanoseconds(const Profile *chip, uint64_t bytes, uint64_t blocks, uint64_t resident);
+
 /* Exercise 11: batch 2, 8 K/V heads, 32k keys in blocks of 128, 132 SMs. */
 typedef struct {
     SplitProblem problem;
@@ -51,6 +55,9 @@ typedef struct {
     double from_unsplit;        /* O' by the same kernel without splitting */
 } SplitError;
 
-bool split_error(uint64_t keys, uint64_t d, DecodeOptions options, uint64_t seed, Alloc *alloc, SplitError *error, Status *status);
+enum { MOST_SPLIT_ERRORS = 8 };
+/* For each of `count` numbers of parts (at most MOST_SPLIT_ERRORS), on the same numbers. */
+bool split_errors(uint64_t keys, uint64_t d, MergeOrder merge, const uint32_t *splits, size_t count, uint64_t seed, Alloc *alloc, SplitError *errors,
+                  Status *status);
 
 #endif

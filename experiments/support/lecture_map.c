@@ -111,7 +111,7 @@ static const Place script_parts[] = {
     {"04-2", "3.3", "SMs in use, wave by wave", "s3_3_parallelism", "utilisation", ""},
     {"04-3", "3.4", "shared-memory traffic of split-K and split-Q", "s3_4_warp_split", "splits", ""},
     {"04-4", "2.6", "atomic additions when query blocks are outside: twice as many", "s2_6_backward", "orders", "9 (6)"},
-    {"04-5", "6.1", "SMs in use when decoding, without and with split K/V", "s6_1_flash_decoding", NULL, ""},
+    {"04-5", "6.1", "SMs in use when decoding, without and with split K/V", "s6_1_flash_decoding", "batches", ""},
     {"04-6", "4.5", "causal blocks on three SMs in launch order and longest first", "s4_5_scheduling", "example", ""},
     {"05-1", "4.2", "cycles of exp beside those of the matrix products", "s4_2_exp_cycles", "ratio", ""},
     {"05-2", "4.3", "a scheduling model of ping-pong and of the pipeline", "s4_3_pingpong", "schedules", ""},
