@@ -107,7 +107,8 @@ static void test_passes(Bench *b)
     Profile machine;
     PassWork standard, flash;
     check_true(&b->test, profile_load("unbounded", &b->alloc, &machine, &b->status), "unbounded");
-    check_true(&b->test, pass_work(&standard, &algorithm_standard, &machine, N, d, &b->report, &b->alloc, &b->status), "standard");
+    check_true(&b->test, pass_work(&standard, &algorithm_standard, &machine, N, d, &b->report, &b->alloc, &b->status),
+               "standard");
     check_true(&b->test, pass_work(&flash, &algorithm_fa2, &machine, N, d, &b->report, &b->alloc, &b->status), "flash");
     check_u64(&b->test, standard.flops[0], 4 * N * N * d, "standard forward = 4 N^2 d");
     check_u64(&b->test, standard.flops[1], 8 * N * N * d, "standard backward = 8 N^2 d");
@@ -115,6 +116,29 @@ static void test_passes(Bench *b)
     check_u64(&b->test, flash.flops[1], 10 * N * N * d, "flash backward = 10 N^2 d");
     check_u64(&b->test, standard.elements[0] + standard.elements[1], 12 * N * d + 11 * N * N, "12Nd + 11N^2");
     check_u64(&b->test, flash.elements[0], 4 * N * d + N, "4Nd + N");
+    check_u64(&b->test, flash.elements[1], 11 * N * d + 3 * N,
+              "11Nd + 3N: O, dO for D; Q, K, V, dO; dQ zeroed, read and written; dK, dV");
+}
+
+/* The work of all blocks is the number of tile pairs of the closed form, also where a window hides the first keys. */
+static void test_window(Bench *b, const Profile *h100)
+{
+    const Context context = {.alloc = &b->alloc, .status = &b->status};
+    AttentionShape shape = shape_of(3, 1000, 64, MASK_NONE);
+    const RunSetup setup = {.algorithm = &algorithm_fa2, .profile = h100, .tiles = {128, 64}};
+    AttentionRun run = {0};
+    OrderGain gain;
+    Plan plan;
+    shape.window_left = 150;
+    shape.window_right = 20;
+    check_true(&b->test, attention_run_prepare(&run, &setup, &shape, &b->alloc, &b->status), "closed form");
+    check_true(&b->test, plan_launch(&context, &plan, &shape, setup.tiles), "plan");
+    check_u64(&b->test, plan.work_sum, run.closed_form.tile_pairs, "work of all blocks = tile pairs");
+    plan_free(&context, &plan);
+    attention_run_free(&run);
+    check_true(&b->test, order_gain(&context, h100, &shape, setup.tiles, &gain), "orders");
+    check_true(&b->test, gain.longest == gain.natural && ratio_value(gain.longest_efficiency) == 1,
+               "24 blocks on 132 SMs: any order is the best");
 }
 
 int main(void)
@@ -135,6 +159,7 @@ int main(void)
         test_refused(&b, chips);
         test_plans(&b, &chips[1]);
         test_passes(&b);
+        test_window(&b, &chips[1]);
         check_u64(&b.test, b.report.mismatch_count, 0, "counts are the closed forms");
         check_text(&b.test, b.status.text, "", "status");
     }
