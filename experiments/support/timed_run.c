@@ -27,12 +27,20 @@ static bool walk(AttentionRun *run, const TimedSetup *setup, Alloc *alloc, Statu
     return attention_run_prepare_backward(run, setup->tiles, *setup->backward) && attention_run_backward(run);
 }
 
-static bool sum_up(TimedRun *out, const TimedSetup *setup, const AttentionRun *run, Status *status)
+uint64_t run_convention_flops(const AttentionRun *run, bool backward, Status *status)
 {
-    uint64_t flops = matmul_flops_convention(&run->problem, setup->shape.mask != MASK_NONE, status), longest = 0;
-    out->totals = run->totals;
-    out->tiles = setup->backward == NULL ? run->setup.tiles : run->backward_tiles;
-    out->launches = run->machine.launch_count;
+    const uint64_t forward = matmul_flops_convention(&run->problem, run->attention.shape.mask != MASK_NONE, status);
+    return backward ? checked_mul(forward, 5, "matmul_flops_convention", status) / 2 : forward;
+}
+
+bool timed_run_sum(TimedRun *out, const AttentionRun *run, bool backward, Status *status)
+{
+    const double clock = (double)run->setup.profile->tensor_clock_hz, flops = (double)run_convention_flops(run, backward, status);
+    uint64_t longest = 0;
+    *out = (TimedRun){.totals = run->totals,
+                      .tiles = backward ? run->backward_tiles : run->setup.tiles,
+                      .launches = run->machine.launch_count,
+                      .bound = ""};
     for (uint32_t i = 0; i < run->machine.launch_count; i++) {
         const LaunchRecord *launch = &run->machine.launches[i];
         out->cycles += launch->time.cycles;
@@ -43,9 +51,8 @@ static bool sum_up(TimedRun *out, const TimedSetup *setup, const AttentionRun *r
         out->blocks = launch->blocks;
         out->blocks_per_sm = launch->time.blocks_per_sm;
     }
-    if (setup->backward != NULL) flops = checked_mul(flops, 5, "matmul FLOPs of the backward pass", status) / 2;
-    if (setup->chip->tensor_clock_hz > 0) out->microseconds = (double)out->cycles * 1e6 / (double)setup->chip->tensor_clock_hz;
-    if (out->microseconds > 0) out->tflops = (double)flops / out->microseconds * 1e-6;
+    if (clock > 0) out->microseconds = (double)out->cycles * 1e6 / clock;
+    if (out->microseconds > 0) out->tflops = flops / out->microseconds * 1e-6;
     return status_ok(status);
 }
 
@@ -58,7 +65,7 @@ bool timed_run(TimedRun *out, const TimedSetup *setup, Report *report, Alloc *al
     if (ok) {
         count_pairs(&run.totals, &run.closed_form, pairs);
         for (size_t i = 0; i < COUNT_PAIRS; i++) report_check(report, pairs[i].counted, pairs[i].formula, pairs[i].name);
-        ok = sum_up(out, setup, &run, status);
+        ok = timed_run_sum(out, &run, setup->backward != NULL, status);
     }
     attention_run_free(&run);
     return ok;

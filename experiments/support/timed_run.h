@@ -36,6 +36,12 @@ typedef struct {
  * the algorithm's instruction or a tile does not fit. */
 bool timed_run(TimedRun *run, const TimedSetup *setup, Report *report, Alloc *alloc, Status *status);
 
+/* The same of a run that is over: its forward or its backward pass, whichever ran last. False when a product leaves 64 bits. */
+bool timed_run_sum(TimedRun *out, const AttentionRun *run, bool backward, Status *status);
+
+/* Matrix FLOPs by the benchmark convention; the backward counts two and a half forwards. */
+uint64_t run_convention_flops(const AttentionRun *run, bool backward, Status *status);
+
 /* Whether the chip has the instruction that the algorithm is written with. */
 static inline bool runs_on(const Algorithm *algorithm, const Profile *chip) { return profile_has(chip, algorithm->instruction); }
 
