@@ -11,6 +11,7 @@
 #include "support/experiment.h"
 #include "support/fp8_error.h"
 #include "support/pass_work.h"
+#include "support/tensor_named.h"
 #include "support/timed_run.h"
 
 #include "sim/chip_schedule.h"
@@ -239,13 +240,6 @@ static bool answer_3(const Context *context, Report *report, Table *table)
 }
 
 /* ---- 4: the identity ---- */
-
-static const Tensor *tensor_named(const Machine *machine, const char *name)
-{
-    for (uint32_t i = 0; i < machine->tensor_count; i++)
-        if (strcmp(machine->tensors[i].name, name) == 0) return &machine->tensors[i];
-    return NULL;
-}
 
 static double dot(const Machine *machine, const Tensor *x, uint64_t i, const Tensor *y, uint64_t j, uint64_t d)
 {
