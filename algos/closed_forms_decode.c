@@ -1,11 +1,12 @@
-/* closed_forms_decode.c - every count of Flash-Decoding as a formula. See closed_forms.h; closed_forms.c explains the sums. Lecture §6.
+/* closed_forms_decode.c - every count of Flash-Decoding as a formula. See closed_forms.h; closed_forms.c explains the sums.
+ * Lecture §6.
  *
- * Packed rows. Row r belongs to query r / g and sees the keys r / g + low .. r / g + high (r / g rounded down). Key j as g keys g j .. g j + g - 1:
- * then row r sees key block [first, last] iff r + g low .. r + g high meets [g first, g last + g - 1], without rounding: a problem like any other with
- * g times the keys, and what it says of keys is divided by g.
+ * Packed rows. Row r belongs to query r / g and sees the keys r / g + low .. r / g + high (r / g rounded down). Key j as g keys g
+ * j .. g j + g - 1: then row r sees key block [first, last] iff r + g low .. r + g high meets [g first, g last + g - 1], without
+ * rounding: a problem like any other with g times the keys, and what it says of keys is divided by g.
  *
- * Parts. A part is a block of ceil(Tc / s) Bc keys, and a query block loads Q for each part of which it sees a key: pairs of query blocks with blocks of
- * that size. The key block pairs themselves are those of the unsplit problem.
+ * Parts. A part is a block of ceil(Tc / s) Bc keys, and a query block loads Q for each part of which it sees a key: pairs of
+ * query blocks with blocks of that size. The key block pairs themselves are those of the unsplit problem.
  */
 #include "closed_forms_internal.h"
 
@@ -46,13 +47,13 @@ static void combine(const Account *a, uint64_t splits)
     loads(a, &parts, part_rows, part_rows);
     loads(a, &lse, a->Nq, a->Nq);
     if (a->problem->merged_by_tree) {
-        nonmatmul(a, 6, merges, a->Nq);             /* max 1, two weights 2 each, their sum 1 */
-        nonmatmul(a, checked_mul(4, merges, "merges", a->status), a->Nq, a->d);     /* weighted 2, added 1, divided 1 */
+        nonmatmul(a, 6, merges, a->Nq);                                         /* max 1, two weights 2 each, their sum 1 */
+        nonmatmul(a, checked_mul(4, merges, "merges", a->status), a->Nq, a->d); /* weighted 2, added 1, divided 1 */
         exponentials(a, 2, merges, a->Nq);
         return;
     }
-    nonmatmul(a, 5, part_rows, 1);                  /* max 1, exp of a difference 2, sum 1, weight 1 */
-    nonmatmul(a, 2, part_rows, a->d);               /* weighted 1, added 1 */
+    nonmatmul(a, 5, part_rows, 1);    /* max 1, exp of a difference 2, sum 1, weight 1 */
+    nonmatmul(a, 2, part_rows, a->d); /* weighted 1, added 1 */
     exponentials(a, 1, part_rows, 1);
 }
 
@@ -68,9 +69,10 @@ bool closed_form_decode(const CountedProblem *p, ClosedForm *form, Status *statu
     const uint64_t e = p->element_bytes, keys = s->keys / g, seen_keys = s->seen_keys / g, area = s->area / g;
     const uint64_t part_rows = checked_mul(splits, a.Nq, "rows of parts", status);
     const uint64_t query_rows = s->pairs > 0 ? rows_of_parts(&stacked, splits, status) : 0;
-    if (a.Nq > 0) a.visible = checked_mul(g, visible_pairs(p->Nq, p->Nk, p->band_low, p->band_high, status), "visible pairs", status);
+    if (a.Nq > 0)
+        a.visible = checked_mul(g, visible_pairs(p->Nq, p->Nk, p->band_low, p->band_high, status), "visible pairs", status);
 
-    loads(&a, &a.Q, query_rows, s->seeing_rows);    /* once per part that sees a key */
+    loads(&a, &a.Q, query_rows, s->seeing_rows); /* once per part that sees a key */
     loads(&a, &a.K, keys, seen_keys);
     loads(&a, &a.V, keys, seen_keys);
     stores(&a, &a.O, a.Nq, a.Nq);
@@ -79,10 +81,10 @@ bool closed_form_decode(const CountedProblem *p, ClosedForm *form, Status *statu
 
     count(&a, &form->matmul_flops, "matmul_flops", 4, area, a.d);
     count(&a, &form->matmul_flops_exact_mask, "matmul_flops_exact_mask", 4, a.visible, a.d);
-    nonmatmul(&a, 5, area, 1);                      /* scale 1, max 1, subtract and exp 2, sum 1 */
-    nonmatmul(&a, 4, s->rows, 1);                   /* alpha 2, alpha l + sum 2 */
-    nonmatmul(&a, 2, s->rows, a.d);                 /* O rescaled 1, P V added 1 */
-    nonmatmul(&a, 1, part_rows, a.d);               /* each part: O / l */
+    nonmatmul(&a, 5, area, 1);        /* scale 1, max 1, subtract and exp 2, sum 1 */
+    nonmatmul(&a, 4, s->rows, 1);     /* alpha 2, alpha l + sum 2 */
+    nonmatmul(&a, 2, s->rows, a.d);   /* O rescaled 1, P V added 1 */
+    nonmatmul(&a, 1, part_rows, a.d); /* each part: O / l */
     exponentials(&a, 1, area, 1);
     exponentials(&a, 1, s->rows, 1);
 
@@ -100,10 +102,13 @@ uint64_t decode_cache_bytes(uint64_t batch, uint64_t kv_heads, uint64_t Nk, uint
     return checked_mul(rows, checked_mul(d, element_bytes, what, status), what, status);
 }
 
-uint64_t decode_parts_bytes(uint64_t batch, uint64_t heads, uint64_t Nq, uint64_t d, uint64_t splits, uint64_t statistic_bytes, Status *status)
+uint64_t decode_parts_bytes(uint64_t batch, uint64_t heads, uint64_t Nq, uint64_t d, uint64_t splits, uint64_t statistic_bytes,
+                            Status *status)
 {
     static const char *const what = "2 splits batch heads N_q (d + 1) bytes";
     if (splits <= 1) return 0;
-    const uint64_t rows = checked_mul(checked_mul(batch, heads, what, status), checked_mul(splits, Nq, what, status), what, status);
-    return checked_mul(checked_mul(2, rows, what, status), checked_mul(checked_add(d, 1, what, status), statistic_bytes, what, status), what, status);
+    const uint64_t rows =
+        checked_mul(checked_mul(batch, heads, what, status), checked_mul(splits, Nq, what, status), what, status);
+    return checked_mul(checked_mul(2, rows, what, status),
+                       checked_mul(checked_add(d, 1, what, status), statistic_bytes, what, status), what, status);
 }

@@ -1,39 +1,41 @@
-/* decode.c - Flash-Decoding: one query (or a few) against a long key sequence. Lecture §6.1, §6.2. Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding
- * for long-context inference"; the split-KV kernel of FlashAttention-2 and the head packing of FlashAttention-3.
+/* decode.c - Flash-Decoding: one query (or a few) against a long key sequence. Lecture §6.1, §6.2. Dao, Haziza, Massa, Sizov
+ * 2023, "Flash-Decoding for long-context inference"; the split-KV kernel of FlashAttention-2 and the head packing of
+ * FlashAttention-3.
  *
- * One block per query block leaves most SMs idle when there is one query. So the keys are cut into s parts of whole key blocks, one thread
- * block each, and a second kernel merges what they found:
+ * One block per query block leaves most SMs idle when there is one query. So the keys are cut into s parts of whole key blocks,
+ * one thread block each, and a second kernel merges what they found:
  *
- *     part:     O_s = softmax over its keys, L_s = its logsumexp, both in float32; a part that sees no key has O_s = 0, L_s = -inf
- *     combine:  L = log sum_s e^(L_s),  O = sum_s e^(L_s - L) O_s
+ *     part:     O_s = softmax over its keys, L_s = its logsumexp, both in float32; a part that sees no key has O_s = 0, L_s =
+ * -inf combine:  L = log sum_s e^(L_s),  O = sum_s e^(L_s - L) O_s
  *
- * The merge is exact for any cut and any order, to rounding (§2.2's rescaling between parts); both orders are here: weights first, then part after part
- * (as shipped), or two at a time as a tree. A part with L_s = -inf is left out whatever its O_s is.
+ * The merge is exact for any cut and any order, to rounding (§2.2's rescaling between parts); both orders are here: weights
+ * first, then part after part (as shipped), or two at a time as a tree. A part with L_s = -inf is left out whatever its O_s is.
  *
- * Packing: the query heads that share a K/V head become rows of one tile, row = query x group + head, so that K and V are read once for all of
- * them. A mask then goes by the query, row / group. FlashAttention-2 does so for one query only, where it is a reshape of Q; FlashAttention-3 for
- * any number.
+ * Packing: the query heads that share a K/V head become rows of one tile, row = query x group + head, so that K and V are read
+ * once for all of them. A mask then goes by the query, row / group. FlashAttention-2 does so for one query only, where it is a
+ * reshape of Q; FlashAttention-3 for any number.
  *
- * Inside a part the loop is FlashAttention-2's (fa2.c). Idle parts write zeros, as shipped. Left out: paged caches, and that the shipped combine kernel
- * gathers rows of several heads in a block (its grid is smaller, its traffic the same).
+ * Inside a part the loop is FlashAttention-2's (fa2.c). Idle parts write zeros, as shipped. Left out: paged caches, and that the
+ * shipped combine kernel gathers rows of several heads in a block (its grid is smaller, its traffic the same).
  */
 #include "algorithm.h"
 #include "decode.h"
 #include "split_heuristics.h"
 
-enum { MOST_LEVELS = 17 };      /* of a tree over 65536 parts */
+enum { MOST_LEVELS = 17 }; /* of a tree over 65536 parts */
 
 DecodePlan decode_plan(const Attention *a, uint64_t sm_count)
 {
     const AttentionShape *s = &a->shape;
     const bool packs = a->decode.packing == PACK_ALWAYS || (a->decode.packing == PACK_ONE_QUERY && s->seqlen_q == 1);
-    if (a->Br == 0 || a->Bc == 0) return (DecodePlan){.group = 1, .splits = 1};        /* the closed form refuses it */
+    if (a->Br == 0 || a->Bc == 0) return (DecodePlan){.group = 1, .splits = 1}; /* the closed form refuses it */
     DecodePlan plan = {.group = packs ? max_u64(group_size(a), 1) : 1, .key_blocks = key_blocks(a)};
     plan.heads = s->heads / plan.group;
     plan.rows = s->seqlen_q * plan.group;
     plan.query_blocks = ceil_div(plan.rows, a->Br);
     const uint64_t unsplit = s->batch * plan.heads * plan.query_blocks;
-    const SplitProblem problem = {.blocks = unsplit, .query_blocks = plan.query_blocks, .key_blocks = plan.key_blocks, .sm_count = sm_count};
+    const SplitProblem problem = {
+        .blocks = unsplit, .query_blocks = plan.query_blocks, .key_blocks = plan.key_blocks, .sm_count = sm_count};
     plan.splits = a->decode.splits > 0 ? a->decode.splits : split_count(SPLIT_FA2, &problem);
     plan.split_blocks = split_key_blocks(plan.key_blocks, plan.splits);
     plan.used = split_used(plan.key_blocks, plan.splits);
@@ -46,7 +48,7 @@ typedef struct {
     const Attention *a;
     DecodePlan plan;
     Tensor *Q, *O, *L;
-    Tensor *parts, *part_lse;       /* NULL when unsplit */
+    Tensor *parts, *part_lse; /* NULL when unsplit */
 } Decode;
 
 /* The key blocks of part s that some row of query block i sees. */
@@ -86,34 +88,39 @@ static void part_block(Block *b, const void *arguments, uint64_t index)
     }
     for (uint64_t j = keys.first; j < keys.end; j++) {
         load(w, v, a->V, j * Bc);
-        matmul_nt(w, s, q, k);                              /* S = scale Q Kᵀ */
+        matmul_nt(w, s, q, k); /* S = scale Q Kᵀ */
         if (j + 1 < keys.end) load(w, k, a->K, (j + 1) * Bc);
         scale(w, s, a->shape.softmax_scale);
-        if (x->plan.group == 1) mask(w, s, row, j * Bc, a->band);
-        else mask_stacked(w, s, row, j * Bc, a->band, (uint32_t)x->plan.group);     /* by the query of each row */
+        if (x->plan.group == 1)
+            mask(w, s, row, j * Bc, a->band);
+        else
+            mask_stacked(w, s, row, j * Bc, a->band, (uint32_t)x->plan.group); /* by the query of each row */
         row_max(w, m_new, m, s);
         rows_exp_difference(w, alpha, m, m_new);
         exp_rows(w, s, s, m_new);
         row_sum_scaled(w, l, alpha, s);
         convert(w, p, s);
         scale_rows(w, o, alpha);
-        matmul_nn_add(w, o, p, v);                          /* O = diag(alpha) O + P V */
+        matmul_nn_add(w, o, p, v); /* O = diag(alpha) O + P V */
         Rows *const swap = m;
         m = m_new;
         m_new = swap;
     }
-    divide_rows(w, o, l);                                   /* O_s: 0 where no key was seen */
-    rows_log_sum_exp(w, alpha, m, l);                       /* L_s: -inf there */
+    divide_rows(w, o, l);             /* O_s: 0 where no key was seen */
+    rows_log_sum_exp(w, alpha, m, l); /* L_s: -inf there */
     b->member = x->parts != NULL ? part : 0;
     store(w, x->parts != NULL ? x->parts : x->O, row, o);
     b->member = 0;
-    if (x->parts != NULL) store_part(w, x->part_lse, row, part, alpha);
-    else store(w, x->L, row, alpha);
+    if (x->parts != NULL)
+        store_part(w, x->part_lse, row, part, alpha);
+    else
+        store(w, x->L, row, alpha);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- the merge */
 
-/* Rows of O that a block holds: as shipped by head dim; fewer past the shipped kernel's head dims, and for a tree, which holds a part per level. */
+/* Rows of O that a block holds: as shipped by head dim; fewer past the shipped kernel's head dims, and for a tree, which holds a
+ * part per level. */
 static uint32_t combine_rows(const Attention *a)
 {
     const uint64_t d = a->shape.head_dim;
@@ -138,7 +145,8 @@ static void combine_sequentially(Block *b, Stream *w, const Decode *x, uint64_t 
     const ElementType statistic = a->statistic;
     Tile *weights = register_tile(b, "weights", statistic, rows, all_lse->max_cols);
     Tile *o = register_tile(b, "O", statistic, rows, d), *part = register_tile(b, "O part", statistic, rows, d);
-    Rows *none = row_vector(b, "-inf", statistic, rows), *m = row_vector(b, "m", statistic, rows), *l = row_vector(b, "l", statistic, rows);
+    Rows *none = row_vector(b, "-inf", statistic, rows), *m = row_vector(b, "m", statistic, rows),
+         *l = row_vector(b, "l", statistic, rows);
     Rows *weight = row_vector(b, "weight", statistic, rows), *lse = row_vector(b, "L part", statistic, rows);
 
     fill(w, none, live, 1, -INFINITY);
@@ -150,7 +158,7 @@ static void combine_sequentially(Block *b, Stream *w, const Decode *x, uint64_t 
     for (uint64_t s = 0; s < x->plan.splits; s++) {
         load_part_result(w, x, row, s, part, lse, all_lse);
         convert_part(w, weight, weights, 0, (uint32_t)s);
-        weigh_rows(w, part, weight, lse);                   /* nothing where L_s = -inf */
+        weigh_rows(w, part, weight, lse); /* nothing where L_s = -inf */
         add(w, o, part);
     }
     rows_log_sum_exp(w, lse, m, l);
@@ -183,8 +191,8 @@ static void combine_by_tree(Block *b, Stream *w, const Decode *x, uint64_t row, 
 {
     const uint32_t rows = all_lse->max_rows, d = (uint32_t)x->a->shape.head_dim;
     const ElementType statistic = x->a->statistic;
-    const MergeRows t = {row_vector(b, "m", statistic, rows), row_vector(b, "l", statistic, rows), row_vector(b, "weight", statistic, rows),
-                         row_vector(b, "weight'", statistic, rows)};
+    const MergeRows t = {row_vector(b, "m", statistic, rows), row_vector(b, "l", statistic, rows),
+                         row_vector(b, "weight", statistic, rows), row_vector(b, "weight'", statistic, rows)};
     Tile *o[MOST_LEVELS + 1];
     Rows *lse[MOST_LEVELS + 1];
     uint32_t parts[MOST_LEVELS + 1], waiting = 0, levels = 0;
@@ -212,14 +220,19 @@ static void combine_block(Block *b, const void *arguments, uint64_t index)
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *all_lse = register_tile(b, "L parts", x->a->statistic, rows, (uint32_t)x->plan.splits);
     load(w, all_lse, x->part_lse, index * rows);
-    if (x->a->decode.merge == MERGE_TREE) combine_by_tree(b, w, x, index * rows, all_lse);
-    else combine_sequentially(b, w, x, index * rows, all_lse);
+    if (x->a->decode.merge == MERGE_TREE)
+        combine_by_tree(b, w, x, index * rows, all_lse);
+    else
+        combine_sequentially(b, w, x, index * rows, all_lse);
 }
 
 static bool launch_combine(Machine *machine, const Decode *x)
 {
     const uint64_t blocks = ceil_div(x->plan.rows, combine_rows(x->a));
-    const Kernel kernel = {.name = "decode_combine", .instruction = algorithm_decode.instruction, .threads = 128, .registers_per_thread = 128,
+    const Kernel kernel = {.name = "decode_combine",
+                           .instruction = algorithm_decode.instruction,
+                           .threads = 128,
+                           .registers_per_thread = 128,
                            .run = combine_block};
     return launch(machine, &kernel, (Grid){blocks, x->plan.heads, x->a->shape.batch}, x);
 }
@@ -244,7 +257,8 @@ static bool decode_forward(Machine *machine, Attention *a)
     x.O = machine_stacked_view(machine, a->O, x.plan.group);
     x.L = machine_stacked_view(machine, a->L, x.plan.group);
     if (x.plan.splits > 1) {
-        x.parts = machine_tensor(machine, "O parts", a->statistic, s->batch, x.plan.heads * x.plan.splits, x.plan.rows, s->head_dim);
+        x.parts =
+            machine_tensor(machine, "O parts", a->statistic, s->batch, x.plan.heads * x.plan.splits, x.plan.rows, s->head_dim);
         x.part_lse = machine_tensor(machine, "L parts", a->statistic, s->batch, x.plan.heads, x.plan.rows, x.plan.splits);
     }
     const Kernel kernel = attention_kernel(&algorithm_decode, "decode_split", a, part_block);
@@ -253,7 +267,10 @@ static bool decode_forward(Machine *machine, Attention *a)
 }
 
 /* Real tiles: flash-attention 2.x, split-KV. */
-static TileSize decode_tiles(const AttentionShape *s) { return (TileSize){64, s->head_dim <= 64 ? 256 : s->head_dim <= 128 ? 128 : 64}; }
+static TileSize decode_tiles(const AttentionShape *s)
+{
+    return (TileSize){64, s->head_dim <= 64 ? 256 : s->head_dim <= 128 ? 128 : 64};
+}
 
 /* Four warps that split the rows. */
 static Geometry decode_geometry(const AttentionShape *s, TileSize tiles)

@@ -51,7 +51,8 @@ static uint64_t smallest_good(SplitRule rule, const SplitProblem *p, uint64_t sl
         if (is_eligible(rule, p->key_blocks, s) && at_least(e, 100, best)) best = e;
     }
     for (uint64_t s = 1; s <= most; s++)
-        if (is_eligible(rule, p->key_blocks, s) && at_least(split_efficiency(p->blocks, s, slots), SPLIT_GOOD_PERCENT, best)) return s;
+        if (is_eligible(rule, p->key_blocks, s) && at_least(split_efficiency(p->blocks, s, slots), SPLIT_GOOD_PERCENT, best))
+            return s;
     return 1;
 }
 

@@ -1,7 +1,7 @@
 /* split_heuristics.h - into how many parts a decoding kernel cuts the keys: four published rules, side by side.
  *
- * Decoding has one block per (query block, head), too few for the chip; cutting the keys into s parts makes s times as many, which
- * pays until the last wave is short. With `blocks` unsplit and `slots` that run at once,
+ * Decoding has one block per (query block, head), too few for the chip; cutting the keys into s parts makes s times as many,
+ * which pays until the last wave is short. With `blocks` unsplit and `slots` that run at once,
  *
  *     efficiency(s) = w / ceil(w),  w = blocks s / slots
  *
@@ -12,9 +12,10 @@
  *     fa3      the lecture's, but 1 for at most four key blocks, and K/V beyond 50 MiB are cut even when the chip is full
  *     fa4      no search: as many as there are free SMs per block, at most 128 and the key blocks; 1 for at most four
  *
- * The three with a search answer 1 at once when 80 % of the slots are taken. Efficiencies are compared as fractions, exactly; the published
- * code divides in float32. Sources: flash-attention csrc/flash_attn/flash_api.cpp (FlashAttention-2), hopper/heuristics.h
- * (FlashAttention-3), flash_attn/cute/interface.py (FlashAttention-4), at commit 0251105a. What a part is worth in time they leave out.
+ * The three with a search answer 1 at once when 80 % of the slots are taken. Efficiencies are compared as fractions, exactly; the
+ * published code divides in float32. Sources: flash-attention csrc/flash_attn/flash_api.cpp (FlashAttention-2),
+ * hopper/heuristics.h (FlashAttention-3), flash_attn/cute/interface.py (FlashAttention-4), at commit 0251105a. What a part is
+ * worth in time they leave out.
  */
 #ifndef ATTNLAB_SPLIT_HEURISTICS_H
 #define ATTNLAB_SPLIT_HEURISTICS_H
@@ -29,12 +30,12 @@ enum { SPLIT_GOOD_PERCENT = 85 };
 
 /* A launch before it is split. */
 typedef struct {
-    uint64_t blocks;            /* batch x heads as launched (K/V heads when packed) x query blocks */
-    uint64_t query_blocks;      /* of one head */
-    uint64_t key_blocks;        /* of the sequence that is there, not of the cache's capacity */
+    uint64_t blocks;       /* batch x heads as launched (K/V heads when packed) x query blocks */
+    uint64_t query_blocks; /* of one head */
+    uint64_t key_blocks;   /* of the sequence that is there, not of the cache's capacity */
     uint64_t sm_count;
-    uint64_t kv_head_bytes;     /* K and V of one head (FlashAttention-3 only) */
-    bool masked;                /* causal or a window (FlashAttention-3 only) */
+    uint64_t kv_head_bytes; /* K and V of one head (FlashAttention-3 only) */
+    bool masked;            /* causal or a window (FlashAttention-3 only) */
 } SplitProblem;
 
 /* Parts by this rule, 1 or more. */
@@ -49,7 +50,8 @@ typedef struct {
 } SplitEfficiency;
 SplitEfficiency split_efficiency(uint64_t blocks, uint64_t splits, uint64_t slots);
 
-/* Parts are cut in whole key blocks, ceil(T / s) each; so many of the s then have any: ceil(T / ceil(T / s)). The rest are idle. */
+/* Parts are cut in whole key blocks, ceil(T / s) each; so many of the s then have any: ceil(T / ceil(T / s)). The rest are idle.
+ */
 uint64_t split_key_blocks(uint64_t key_blocks, uint64_t splits);
 uint64_t split_used(uint64_t key_blocks, uint64_t splits);
 

@@ -1,4 +1,5 @@
-/* test_bandwidth.c - the bandwidth that a few SMs draw, against an H200 (hw_profiles/measured/h200_micro2.csv) and at its ends. */
+/* test_bandwidth.c - the bandwidth that a few SMs draw, against an H200 (hw_profiles/measured/h200_micro2.csv) and at its ends.
+ */
 /* label: unit */
 #include "test.h"
 
@@ -28,10 +29,13 @@ static void ends(Test *t, const Profile *p)
     check_u64(t, hbm_bandwidth(p, 0), 0, "no SM");
     check_u64(t, hbm_bandwidth(p, p->sm_count), p->hbm_sustained_bytes_per_second_per_chip, "all SMs");
     check_u64(t, hbm_bandwidth(p, p->sm_count + 7), p->hbm_sustained_bytes_per_second_per_chip, "more than all");
+    check_close(t, (double)hbm_bandwidth(p, p->sm_count - 1) / (double)p->hbm_sustained_bytes_per_second_per_chip, 1, 0.005,
+                "no jump at the end");
     check_close(t, (double)hbm_bandwidth(p, 1) / (double)p->hbm_bytes_per_second_per_sm, 1, 1e-4, "one SM");
     for (uint64_t n = 1; n <= p->sm_count; n++) {
         const uint64_t drawn = hbm_bandwidth(p, n);
-        check_true(t, drawn > last && drawn <= n * p->hbm_bytes_per_second_per_sm, "more with each SM, never more than each alone");
+        check_true(t, drawn > last && drawn <= n * p->hbm_bytes_per_second_per_sm,
+                   "more with each SM, never more than each alone");
         last = drawn;
     }
 }
@@ -39,7 +43,7 @@ static void ends(Test *t, const Profile *p)
 static void times(Test *t, const Profile *h200)
 {
     Profile small = *h200;
-    small.sm_count = 4;                         /* 307 GB/s together: HBM is never full */
+    small.sm_count = 4; /* 307 GB/s together: HBM is never full */
     check_u64(t, hbm_bandwidth(&small, 2), 2 * h200->hbm_bytes_per_second_per_sm, "too few to fill HBM");
     check_u64(t, hbm_nanoseconds(&small, 768, 1), 10, "768 bytes at 76.8 GB/s");
     check_u64(t, hbm_nanoseconds(&small, 769, 1), 11, "rounded up");

@@ -1,6 +1,8 @@
-/* test_decode.c - Flash-Decoding: numbers against the oracle for any split, packing and order of merging; field cases 24, 25, 51 and 52.
+/* test_decode.c - Flash-Decoding: numbers against the oracle for any split, packing and order of merging; field cases 24, 25, 51
+ * and 52.
  *
- * The counts are compared in test_counts.c, the merging by itself in test_field_cases_splits.c, the choice of splits in test_split_heuristics.c.
+ * The counts are compared in test_counts.c, the merging by itself in test_field_cases_splits.c, the choice of splits in
+ * test_split_heuristics.c.
  */
 /* label: unit, property */
 #include "test.h"
@@ -38,10 +40,12 @@ static void any_split(Context *x, int cases)
         AttentionRun run;
         ForwardError error = {0};
         char what[400], shape[256];
-        const bool ok = count_walk_decode(&run, &c, options, (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->unbounded, &x->alloc, &status) &&
+        const bool ok = count_walk_decode(&run, &c, options, (MachineConfig){.mode = MODE_NUMERIC, .poison = true}, &x->unbounded,
+                                          &x->alloc, &status) &&
                         oracle_compare(&run.attention, &run.machine, &error);
         count_case_name(&c, shape, sizeof shape);
-        snprintf(what, sizeof what, "%s, splits %u packing %d merge %d", shape, options.splits, (int)options.packing, (int)options.merge);
+        snprintf(what, sizeof what, "%s, splits %u packing %d merge %d", shape, options.splits, (int)options.packing,
+                 (int)options.merge);
         check_text(&x->test, status.text, "", what);
         check_true(&x->test, ok, what);
         check_close(&x->test, error.max_abs_O, 0, 2e-14, what);
@@ -71,7 +75,9 @@ static void solve(Context *x, const SmallProblem *p, DecodeOptions options, doub
     shape.mask = p->mask;
     shape.window_left = p->window_left;
     shape.dtype = ELEMENT_F64;
-    const RunSetup setup = {.algorithm = &algorithm_decode, .profile = &x->unbounded, .tiles = {p->Br, p->Bc},
+    const RunSetup setup = {.algorithm = &algorithm_decode,
+                            .profile = &x->unbounded,
+                            .tiles = {p->Br, p->Bc},
                             .config = {.mode = MODE_NUMERIC, .precision = PRECISION_F64, .poison = true}};
     bool ok = attention_run_prepare(&run, &setup, &shape, &x->alloc, &status) && attention_run_set_decode(&run, options);
     for (uint64_t i = 0; ok && i < p->heads * p->queries; i++) tensor_set(&run.machine, run.attention.Q, i, 1);
@@ -99,19 +105,25 @@ static void packed_masks(Context *x)
         for (uint32_t Br = 1; Br <= 5; Br++) {
             const SmallProblem two = {2, 1, 2, 2, MASK_CAUSAL, -1, Br, 1, zero, one_three};
             solve(x, &two, (DecodeOptions){splits, PACK_ALWAYS, MERGE_SEQUENTIAL}, O);
-            for (int i = 0; i < 4; i++) check_close(&x->test, O[i], i % 2 ? 2 : 1, 1e-15, "25: two heads of two causal queries: O = [1, 2] each");
+            for (int i = 0; i < 4; i++)
+                check_close(&x->test, O[i], i % 2 ? 2 : 1, 1e-15, "25: two heads of two causal queries: O = [1, 2] each");
 
-            const SmallProblem seven = {14, 2, 5, 23, MASK_CAUSAL, 9, Br, 4, waves, count_up};     /* groups of 7, which 4 does not hold */
+            const SmallProblem seven = {14, 2,  5, 23,    MASK_CAUSAL,
+                                        9,  Br, 4, waves, count_up}; /* groups of 7, which 4 does not hold */
             solve(x, &seven, (DecodeOptions){splits, PACK_ALWAYS, MERGE_TREE}, O);
             solve(x, &seven, (DecodeOptions){1, PACK_NEVER, MERGE_SEQUENTIAL}, plain);
-            for (int i = 0; i < 70; i++) check_close(&x->test, O[i], plain[i], 1e-14, "25: groups of 7 packed against not packed");
+            for (int i = 0; i < 70; i++)
+                check_close(&x->test, O[i], plain[i], 1e-14, "25: groups of 7 packed against not packed");
         }
-    /* a NaN behind the mask of some rows of a packed tile never shows in those: keys 0 .. 5, the last is seen by the last query alone */
+    /* a NaN behind the mask of some rows of a packed tile never shows in those: keys 0 .. 5, the last is seen by the last query
+     * alone */
     const SmallProblem behind = {4, 1, 2, 6, MASK_CAUSAL, -1, 8, 6, zero, nan_last};
     solve(x, &behind, (DecodeOptions){1, PACK_ALWAYS, MERGE_SEQUENTIAL}, O);
     for (int i = 0; i < 8; i++) {
-        if (i % 2 == 0) check_close(&x->test, O[i], 2, 1e-15, "a NaN behind the mask in a packed tile: mean of 0 .. 4");
-        else check_true(&x->test, isnan(O[i]), "a NaN that a packed row sees");
+        if (i % 2 == 0)
+            check_close(&x->test, O[i], 2, 1e-15, "a NaN behind the mask in a packed tile: mean of 0 .. 4");
+        else
+            check_true(&x->test, isnan(O[i]), "a NaN that a packed row sees");
     }
 }
 
@@ -125,8 +137,10 @@ static void refused(Context *x)
         AttentionShape shape = attention_shape(1, 8);
         shape.heads = heads[i][0];
         shape.kv_heads = heads[i][1];
-        check_true(&x->test, !attention_count(&run, &algorithm_decode, &shape, (TileSize){16, 16}, L2_IDEAL, &x->unbounded, &x->alloc, &status),
-                   "24: a ratio that does not divide is refused");
+        check_true(
+            &x->test,
+            !attention_count(&run, &algorithm_decode, &shape, (TileSize){16, 16}, L2_IDEAL, &x->unbounded, &x->alloc, &status),
+            "24: a ratio that does not divide is refused");
         check_u64(&x->test, status.code, STATUS_USAGE, "24: as a usage error");
         attention_run_free(&run);
     }
@@ -177,12 +191,14 @@ static void compulsory_bytes(Context *x)
     Totals totals;
     Status status = {0};
     check_u64(&x->test, decode_cache_bytes(16, 8, 10241, 128, 2, &status), 671154176, "51a: K and V");
-    check_u64(&x->test, key_value_bytes(x, &shape, (DecodeOptions){1, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, &totals), 671154176, "51a: K and V as walked, packed");
+    check_u64(&x->test, key_value_bytes(x, &shape, (DecodeOptions){1, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, &totals), 671154176,
+              "51a: K and V as walked, packed");
     check_u64(&x->test, totals.hbm_read_bytes, 671154176 + 327680, "51a: K, V and Q");
     check_u64(&x->test, totals.hbm_write_bytes, 327680 + 16 * 80 * 4, "51a: O in two bytes, and L");
     check_u64(&x->test, totals.matmul_flops, UINT64_C(4) * 16 * 80 * 10241 * 128, "51a: FLOP");
     check_u64(&x->test, totals.matmul_flops / 671154176, 10, "52: g = 10 FLOP per byte of the cache");
-    check_u64(&x->test, key_value_bytes(x, &shape, (DecodeOptions){1, PACK_NEVER, MERGE_SEQUENTIAL}, &totals), UINT64_C(6711541760), "51a: ten times unpacked");
+    check_u64(&x->test, key_value_bytes(x, &shape, (DecodeOptions){1, PACK_NEVER, MERGE_SEQUENTIAL}, &totals),
+              UINT64_C(6711541760), "51a: ten times unpacked");
     const AttentionShape mha = decode_shape(1, 32, 32, 1, 4096);
     const uint64_t mha_bytes = key_value_bytes(x, &mha, (DecodeOptions){0}, &totals);
     check_u64(&x->test, totals.matmul_flops, mha_bytes, "52: 1 FLOP per byte for one head each");
@@ -190,8 +206,27 @@ static void compulsory_bytes(Context *x)
     check_text(&x->test, status.text, "", "closed forms of bytes");
 }
 
-/* The counters of an H200 (hw_profiles/measured/h200_counters.csv): L2 to SMs of the split kernel beside the walk, within 0.2 %: what both leave out is
- * small beside the cache. Shared memory of a block is the walk's to the byte. */
+/* Case 51b: what 29 splits of 64 heads, 4096 queries and d = 512 need as scratch: 14.5 GiB. */
+static void scratch_bytes(Context *x)
+{
+    const CountCase c = {&algorithm_decode, attention_shape(4096, 512), {64, 64}, L2_IDEAL};
+    CountCase many = c;
+    Status status = {0};
+    AttentionRun run;
+    uint64_t bytes = 0;
+    many.shape.heads = many.shape.kv_heads = 64;
+    many.shape.seqlen_k = 29 * 64;
+    count_walk_decode(&run, &many, (DecodeOptions){29, PACK_NEVER, MERGE_SEQUENTIAL}, (MachineConfig){.mode = MODE_COUNT},
+                      &x->unbounded, &x->alloc, &status);
+    check_text(&x->test, status.text, "", "51b");
+    for (uint32_t i = 0; i < run.machine.ledger_count; i++)
+        if (strcmp(run.machine.ledger[i].tensor->name, "O parts") == 0) bytes += 4 * run.machine.ledger[i].traffic.sm_to_l2;
+    check_u64(&x->test, bytes, UINT64_C(15569256448), "51b: bytes of O of the parts, written once");
+    attention_run_free(&run);
+}
+
+/* The counters of an H200 (hw_profiles/measured/h200_counters.csv): L2 to SMs of the split kernel beside the walk, within 0.2 %:
+ * what both leave out is small beside the cache. Shared memory of a block is the walk's to the byte. */
 static void measured_traffic(Context *x)
 {
     FILE *file = fopen(TEST_DATA "/../hw_profiles/measured/h200_counters.csv", "r");
@@ -200,13 +235,17 @@ static void measured_traffic(Context *x)
     check_true(&x->test, file != NULL, "h200_counters.csv");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         uint64_t batch, heads, kv_heads, keys, read, smem;
-        if (sscanf(line, "flash_decode,fwd,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",1,%" SCNu64
-                         ",128,0,pytorch_flash::flash_fwd_splitkv_kernel,%*[^,],%*[^,],%*u,%*u,%*u,%" SCNu64, &batch, &heads, &kv_heads, &keys, &read) != 5) continue;
+        if (sscanf(line,
+                   "flash_decode,fwd,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",1,%" SCNu64
+                   ",128,0,pytorch_flash::flash_fwd_splitkv_kernel,%*[^,],%*[^,],%*u,%*u,%*u,%" SCNu64,
+                   &batch, &heads, &kv_heads, &keys, &read) != 5)
+            continue;
         smem = strtoull(strrchr(line, ',') + 1, NULL, 10);
         const AttentionShape shape = decode_shape(batch, heads, kv_heads, 1, keys);
         Totals totals;
         const uint64_t walked = key_value_bytes(x, &shape, (DecodeOptions){0}, &totals);
-        snprintf(what, sizeof what, "batch %" PRIu64 ", %" PRIu64 "/%" PRIu64 " heads, %" PRIu64 " keys", batch, heads, kv_heads, keys);
+        snprintf(what, sizeof what, "batch %" PRIu64 ", %" PRIu64 "/%" PRIu64 " heads, %" PRIu64 " keys", batch, heads, kv_heads,
+                 keys);
         check_close(&x->test, (double)walked / (double)read, 1, 0.002, what);
         check_u64(&x->test, totals.sram_peak_bytes, smem, what);
         rows++;
@@ -225,16 +264,18 @@ static void plans(Context *x)
         uint64_t group, query_blocks, splits, used, blocks;
     } cases[] = {
         {1, 32, 32, 1, 32768, {0, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 1, 1, 7, 7, 224},
-        {1, 32, 8, 1, 32768, {0, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 4, 1, 29, 29, 232},     /* 256 key blocks, 9 each: 28.4 */
+        {1, 32, 8, 1, 32768, {0, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 4, 1, 29, 29, 232}, /* 256 key blocks, 9 each: 28.4 */
         {1, 32, 8, 1, 32768, {4, PACK_NEVER, MERGE_SEQUENTIAL}, 1, 1, 4, 4, 128},
-        {1, 32, 8, 16, 32768, {4, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 1, 1, 4, 4, 128},      /* FlashAttention-2 packs one query only */
+        {1, 32, 8, 16, 32768, {4, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 1, 1, 4, 4, 128}, /* FlashAttention-2 packs one query only */
         {1, 32, 8, 16, 32768, {4, PACK_ALWAYS, MERGE_SEQUENTIAL}, 4, 1, 4, 4, 32},
         {1, 64, 8, 16, 32768, {4, PACK_ALWAYS, MERGE_SEQUENTIAL}, 8, 2, 4, 4, 64},
-        {1, 8, 8, 1, 130, {4, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 1, 1, 4, 2, 32},           /* 23: by the length, not by a capacity of 1024 */
+        {1, 8, 8, 1, 130, {4, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 1, 1, 4, 2, 32}, /* 23: by the length, not by a capacity of 1024
+                                                                                   */
         {1, 8, 8, 1, 0, {4, PACK_ONE_QUERY, MERGE_SEQUENTIAL}, 1, 1, 4, 0, 32},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const AttentionShape shape = decode_shape(cases[i].batch, cases[i].heads, cases[i].kv_heads, cases[i].queries, cases[i].keys);
+        const AttentionShape shape =
+            decode_shape(cases[i].batch, cases[i].heads, cases[i].kv_heads, cases[i].queries, cases[i].keys);
         const Attention a = {.shape = shape, .Br = 64, .Bc = 128, .decode = cases[i].options};
         const DecodePlan plan = decode_plan(&a, 132);
         char what[40];
@@ -245,6 +286,20 @@ static void plans(Context *x)
         check_u64(&x->test, plan.used, cases[i].used, what);
         check_u64(&x->test, plan.blocks, cases[i].blocks, what);
     }
+}
+
+/* A tree over 8 parts holds one part per level and one more: 4 tiles of 4 rows, beside the logsumexp and 4 vectors. */
+static void tree_levels(Context *x)
+{
+    const CountCase c = {&algorithm_decode, decode_shape(1, 1, 1, 1, 2048), {64, 128}, L2_IDEAL};
+    Status status = {0};
+    AttentionRun run;
+    if (count_walk_decode(&run, &c, (DecodeOptions){8, PACK_NEVER, MERGE_TREE}, (MachineConfig){.mode = MODE_COUNT}, &x->h200,
+                          &x->alloc, &status))
+        check_u64(&x->test, run.machine.launches[1].register_peak_bytes, 4 * (4 * (4 * 128 + 4) + 4 * 4 + 4 * 8),
+                  "registers of a tree over 8 parts");
+    check_text(&x->test, status.text, "", "a tree");
+    attention_run_free(&run);
 }
 
 /* Every allocation of a packed, split, tree-merged run fails in turn: an error each time, and nothing left. */
@@ -258,7 +313,8 @@ static void out_of_memory(Context *x)
         c.shape.heads = 4;
         c.shape.kv_heads = 2;
         c.shape.mask = MASK_CAUSAL;
-        const bool ok = count_walk_decode(&run, &c, (DecodeOptions){3, PACK_ALWAYS, MERGE_TREE}, (MachineConfig){.mode = MODE_NUMERIC}, &x->unbounded, &alloc, &status);
+        const bool ok = count_walk_decode(&run, &c, (DecodeOptions){3, PACK_ALWAYS, MERGE_TREE},
+                                          (MachineConfig){.mode = MODE_NUMERIC}, &x->unbounded, &alloc, &status);
         attention_run_free(&run);
         check_u64(&x->test, alloc.live_bytes, 0, "memory left after a failed run");
         check_true(&x->test, ok == (alloc.requests < k), status.text);
@@ -276,8 +332,10 @@ int main(void)
         packed_masks(&x);
         refused(&x);
         compulsory_bytes(&x);
+        scratch_bytes(&x);
         measured_traffic(&x);
         plans(&x);
+        tree_levels(&x);
         out_of_memory(&x);
     }
     check_text(&x.test, status.text, "", "profiles");

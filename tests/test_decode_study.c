@@ -1,4 +1,5 @@
-/* test_decode_study.c - exercise 3 (merging is associative and commutative to rounding), exercise 11, and the error of splitting (§6.1). */
+/* test_decode_study.c - exercise 3 (merging is associative and commutative to rounding), exercise 11, and the error of splitting
+ * (§6.1). */
 /* label: property */
 #include "test.h"
 
@@ -11,7 +12,7 @@ static void merging(Test *t, Alloc *alloc)
         Status status = {0};
         merge_study(200, 64, seed, alloc, &study, &status);
         check_text(t, status.text, "", "merge_study");
-        const double rounding = 0x1p-50 * study.largest;        /* 8 half-units in the last place of the largest |O| */
+        const double rounding = 0x1p-50 * study.largest; /* 8 half-units in the last place of the largest |O| */
         check_close(t, study.bracketing, 0, rounding, "ex3: (ab)c = a(bc)");
         check_close(t, study.order, 0, rounding, "ex3: ab = ba, abc = cba");
         check_close(t, study.shape, 0, rounding, "ex3: part after part = tree");
@@ -43,7 +44,8 @@ static void out_of_memory(Test *t)
             Alloc alloc = {.fail_at = k};
             MergeStudy merged;
             SplitError error;
-            const bool ok = study == 0 ? merge_study(3, 4, 1, &alloc, &merged, &status) : split_errors(70, 4, MERGE_TREE, splits, 1, 1, &alloc, &error, &status);
+            const bool ok = study == 0 ? merge_study(3, 4, 1, &alloc, &merged, &status)
+                                       : split_errors(70, 4, MERGE_TREE, splits, 1, 1, &alloc, &error, &status);
             check_u64(t, alloc.live_bytes, 0, "memory left after a failed study");
             check_true(t, ok == (alloc.requests < k), status.text);
             if (alloc.requests < k) break;

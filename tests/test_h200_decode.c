@@ -21,8 +21,10 @@ static void times(Test *t)
     uint64_t rows = 0, batch, kv_heads, keys, us, hundredths;
     check_true(t, file != NULL, "h200_timings.csv");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "%39[^,],fwd,bf16,%" SCNu64 ",32,%" SCNu64 ",1,%" SCNu64 ",128,0,%" SCNu64 ".%2" SCNu64, kernel, &batch, &kv_heads, &keys, &us,
-                   &hundredths) != 6 || strstr(kernel, "_decode") == NULL) continue;
+        if (sscanf(line, "%39[^,],fwd,bf16,%" SCNu64 ",32,%" SCNu64 ",1,%" SCNu64 ",128,0,%" SCNu64 ".%2" SCNu64, kernel, &batch,
+                   &kv_heads, &keys, &us, &hundredths) != 6 ||
+            strstr(kernel, "_decode") == NULL)
+            continue;
         rows++;
         check_u64(t, time_of(kernel, batch, kv_heads, keys), 100 * us + hundredths, line);
     }
@@ -58,8 +60,11 @@ static void splits(Test *t)
     uint64_t rows = 0, batch, kv_heads, keys, parts;
     check_true(t, file != NULL, "h200_counters.csv");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "flash_decode,fwd,%" SCNu64 ",32,%" SCNu64 ",1,%" SCNu64 ",128,0,pytorch_flash::flash_fwd_splitkv_kernel,%*ux%" SCNu64, &batch,
-                   &kv_heads, &keys, &parts) != 4) continue;
+        if (sscanf(line,
+                   "flash_decode,fwd,%" SCNu64 ",32,%" SCNu64 ",1,%" SCNu64
+                   ",128,0,pytorch_flash::flash_fwd_splitkv_kernel,%*ux%" SCNu64,
+                   &batch, &kv_heads, &keys, &parts) != 4)
+            continue;
         const H200Splits *s = &h200_splits[rows < 3 ? rows : 0];
         check_true(t, s->batch == batch && s->kv_heads == kv_heads && s->keys == keys, line);
         check_u64(t, s->splits, parts, line);
@@ -78,8 +83,11 @@ static void instructions(Test *t)
     uint64_t rows[2] = {0}, kv_heads, keys, count;
     check_true(t, file != NULL, "h200_counters.csv");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "%*[^,],fwd,1,32,%" SCNu64 ",1,%" SCNu64 ",128,0,%127[^,],%*[^,],%*[^,],%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%" SCNu64, &kv_heads,
-                   &keys, launch, &count) != 4) continue;
+        if (sscanf(line,
+                   "%*[^,],fwd,1,32,%" SCNu64 ",1,%" SCNu64
+                   ",128,0,%127[^,],%*[^,],%*[^,],%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%*u,%" SCNu64,
+                   &kv_heads, &keys, launch, &count) != 4)
+            continue;
         for (int k = 0; k < 2; k++) {
             if (strstr(line, kernels[k]) == NULL || rows[k] >= 3) continue;
             const H200TensorInstructions *row = &h200_tensor_instructions[rows[k]++];

@@ -1133,9 +1133,11 @@ static void check_pair(Context *x, bool both)
 
 /* ----------------------------------------------------------------------------------------------------------- stacked views */
 
+enum { STACK_COPY, STACK_ADD, STACK_TWO_MASKS, STACK_TRANSPOSE };
+
 typedef struct {
     Tensor *from, *to, *plain;
-    enum { STACK_COPY, STACK_ADD, STACK_TWO_MASKS, STACK_TRANSPOSE } what;
+    int what;
 } Stacked;
 
 /* Rows 1 .. 4 of a view to rows 1 .. 4 of another one and to a tensor without views. */

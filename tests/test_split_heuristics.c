@@ -1,5 +1,5 @@
-/* test_split_heuristics.c - field case 23 and the lecture's numbers (§6.1, exercise 11), and what FlashAttention-2 really chose: the grids of
- * its decoding kernel in hw_profiles/measured/h200_counters.csv.
+/* test_split_heuristics.c - field case 23 and the lecture's numbers (§6.1, exercise 11), and what FlashAttention-2 really chose:
+ * the grids of its decoding kernel in hw_profiles/measured/h200_counters.csv.
  */
 /* label: unit */
 #include "test.h"
@@ -11,7 +11,7 @@
 typedef struct {
     const char *what;
     SplitProblem problem;
-    uint64_t splits[SPLIT_RULES];   /* lecture, fa2, fa3, fa4; 0: not asked */
+    uint64_t splits[SPLIT_RULES]; /* lecture, fa2, fa3, fa4; 0: not asked */
 } ChoiceCase;
 
 static SplitProblem decode_problem(uint64_t blocks, uint64_t keys, uint64_t Bc, uint64_t sm_count)
@@ -49,8 +49,10 @@ static void choices(Test *t)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_choice(t, &cases[i]);
 
-    /* FlashAttention-3 cuts a full chip only when one head's K and V exceed 50 MiB, queries pass twice over them, and nothing is masked */
-    SplitProblem full = {.blocks = 264, .query_blocks = 264, .key_blocks = 2048, .sm_count = 132, .kv_head_bytes = (UINT64_C(120) << 20)};
+    /* FlashAttention-3 cuts a full chip only when one head's K and V exceed 50 MiB, queries pass twice over them, and nothing is
+     * masked */
+    SplitProblem full = {
+        .blocks = 264, .query_blocks = 264, .key_blocks = 2048, .sm_count = 132, .kv_head_bytes = (UINT64_C(120) << 20)};
     check_u64(t, split_count(SPLIT_FA3, &full), 3, "fa3, 120 MiB of K and V: ceil(120 / 50)");
     full.masked = true;
     check_u64(t, split_count(SPLIT_FA3, &full), 1, "the same, causal");
@@ -67,7 +69,8 @@ static void eligibility(Test *t)
 {
     static const struct {
         uint64_t key_blocks, splits, used;
-    } used[] = {{64, 11, 11}, {64, 12, 11}, {64, 20, 16}, {64, 33, 32}, {64, 64, 64}, {5, 2, 2}, {5, 4, 3}, {5, 8, 5}, {64, 55, 32}, {64, 15, 13}, {0, 4, 0}};
+    } used[] = {{64, 11, 11}, {64, 12, 11}, {64, 20, 16}, {64, 33, 32}, {64, 64, 64}, {5, 2, 2},
+                {5, 4, 3},    {5, 8, 5},    {64, 55, 32}, {64, 15, 13}, {0, 4, 0}};
     char what[80];
     for (size_t i = 0; i < sizeof used / sizeof used[0]; i++) {
         snprintf(what, sizeof what, "23: %" PRIu64 " key blocks in %" PRIu64 " parts: used", used[i].key_blocks, used[i].splits);
@@ -76,11 +79,13 @@ static void eligibility(Test *t)
     const SplitEfficiency two = split_efficiency(48, 2, 108), three = split_efficiency(48, 3, 108);
     check_u64(t, two.numerator * 9, two.denominator * 8, "23: 48 blocks on 108 SMs, 2 parts: 8/9");
     check_u64(t, three.numerator * 3, three.denominator * 2, "23: 3 parts: 2/3");
-    const SplitProblem half = decode_problem(16, 32768, 128, 66);   /* FlashAttention-2's two blocks per SM on half the SMs: 132 slots */
+    const SplitProblem half =
+        decode_problem(16, 32768, 128, 66); /* FlashAttention-2's two blocks per SM on half the SMs: 132 slots */
     check_u64(t, split_count(SPLIT_FA2, &half), 7, "ex11: FlashAttention-2's eligibility on 132 slots");
 }
 
-/* Every decoding launch of FlashAttention-2 in the counters: its grid is query blocks x parts x (batch x heads), and heads are K/V heads. */
+/* Every decoding launch of FlashAttention-2 in the counters: its grid is query blocks x parts x (batch x heads), and heads are
+ * K/V heads. */
 static void measured_grids(Test *t)
 {
     FILE *file = fopen(TEST_DATA "/../hw_profiles/measured/h200_counters.csv", "r");
@@ -90,12 +95,18 @@ static void measured_grids(Test *t)
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         uint64_t batch, heads, kv_heads, queries, keys, d, causal, x, parts, z;
         char launch[128];
-        if (sscanf(line, "flash_decode,fwd,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%127[^,],%" SCNu64
-                         "x%" SCNu64 "x%" SCNu64, &batch, &heads, &kv_heads, &queries, &keys, &d, &causal, launch, &x, &parts, &z) != 11) continue;
+        if (sscanf(line,
+                   "flash_decode,fwd,%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64
+                   ",%127[^,],%" SCNu64 "x%" SCNu64 "x%" SCNu64,
+                   &batch, &heads, &kv_heads, &queries, &keys, &d, &causal, launch, &x, &parts, &z) != 11)
+            continue;
         if (strstr(launch, "splitkv_kernel") == NULL) continue;
-        const SplitProblem p = {.blocks = batch * kv_heads, .query_blocks = 1, .key_blocks = ceil_div(keys, 128), .sm_count = 132};
-        snprintf(what, sizeof what, "flash_decode, batch %" PRIu64 ", %" PRIu64 " K/V heads, %" PRIu64 " keys: grid %" PRIu64 "x%" PRIu64 "x%" PRIu64, batch,
-                 kv_heads, keys, x, parts, z);
+        const SplitProblem p = {
+            .blocks = batch * kv_heads, .query_blocks = 1, .key_blocks = ceil_div(keys, 128), .sm_count = 132};
+        snprintf(what, sizeof what,
+                 "flash_decode, batch %" PRIu64 ", %" PRIu64 " K/V heads, %" PRIu64 " keys: grid %" PRIu64 "x%" PRIu64
+                 "x%" PRIu64,
+                 batch, kv_heads, keys, x, parts, z);
         check_u64(t, split_count(SPLIT_FA2, &p), parts, what);
         check_u64(t, p.blocks, z, what);
         rows++;

@@ -28,7 +28,8 @@ uint64_t blocks_read_nanoseconds(const Profile *chip, uint64_t bytes, uint64_t b
     const uint64_t slots = chip->sm_count * resident;
     if (blocks == 0 || slots == 0) return 0;
     const uint64_t each = ceil_div(bytes, blocks), waves = blocks / slots, last = blocks % slots;
-    return waves * hbm_nanoseconds(chip, slots * each, chip->sm_count) + hbm_nanoseconds(chip, last * each, min_u64(last, chip->sm_count));
+    return waves * hbm_nanoseconds(chip, slots * each, chip->sm_count) +
+           hbm_nanoseconds(chip, last * each, min_u64(last, chip->sm_count));
 }
 
 bool exercise_11(uint64_t sm_count, Exercise11 *answer, Status *status)
@@ -37,11 +38,12 @@ bool exercise_11(uint64_t sm_count, Exercise11 *answer, Status *status)
     SplitProblem one_per_sm = p;
     *answer = (Exercise11){.problem = p};
     for (int rule = 0; rule < SPLIT_RULES; rule++) answer->by_rule[rule] = split_count((SplitRule)rule, &p);
-    one_per_sm.sm_count = sm_count / 2;             /* FlashAttention-2's rule doubles it */
+    one_per_sm.sm_count = sm_count / 2; /* FlashAttention-2's rule doubles it */
     answer->eligible = split_count(SPLIT_FA2, &one_per_sm);
     const uint64_t eight = decode_parts_bytes(2, 8, 1, 128, 8, 4, status), more = decode_parts_bytes(2, 8, 1, 128, 33, 4, status);
     answer->parts_ratio = (double)more / (double)eight;
-    return split_use(p.blocks, 1, sm_count, &answer->unsplit, status) && split_use(p.blocks, 8, sm_count, &answer->eight, status) &&
+    return split_use(p.blocks, 1, sm_count, &answer->unsplit, status) &&
+           split_use(p.blocks, 8, sm_count, &answer->eight, status) &&
            split_use(p.blocks, 33, sm_count, &answer->thirty_three, status);
 }
 
@@ -56,7 +58,7 @@ typedef struct {
 typedef struct {
     Machine machine;
     Attention attention;
-    Tensor *parts[2], *part_lse[2], *O, *L;     /* for two parts and for three */
+    Tensor *parts[2], *part_lse[2], *O, *L; /* for two parts and for three */
     uint64_t rows, d;
 } Merger;
 
@@ -82,7 +84,8 @@ static bool merge(Merger *m, const Parts *const parts[], uint64_t count, MergeOr
     Tensor *O = m->parts[count - 2], *L = m->part_lse[count - 2];
     for (uint64_t s = 0; s < count; s++)
         for (uint64_t r = 0; r < m->rows; r++) {
-            for (uint64_t c = 0; c < m->d; c++) tensor_set(&m->machine, O, (s * m->rows + r) * m->d + c, parts[s]->O[r * m->d + c]);
+            for (uint64_t c = 0; c < m->d; c++)
+                tensor_set(&m->machine, O, (s * m->rows + r) * m->d + c, parts[s]->O[r * m->d + c]);
             tensor_set(&m->machine, L, r * count + s, parts[s]->L[r]);
         }
     m->attention.decode.merge = order;
@@ -120,7 +123,9 @@ static bool compare_merges(Merger *m, const Parts p[LISTS], MergeStudy *study)
     const uint64_t count = m->rows * m->d;
     if (!merge(m, ab, 2, MERGE_TREE, &p[LEFT]) || !merge(m, ba, 2, MERGE_TREE, &p[RIGHT])) return false;
     study->order = largest_difference(p[LEFT].O, p[RIGHT].O, count);
-    if (!merge(m, left_c, 2, MERGE_TREE, &p[LEFT]) || !merge(m, bc, 2, MERGE_TREE, &p[RIGHT]) || !merge(m, a_right, 2, MERGE_TREE, &p[RIGHT])) return false;
+    if (!merge(m, left_c, 2, MERGE_TREE, &p[LEFT]) || !merge(m, bc, 2, MERGE_TREE, &p[RIGHT]) ||
+        !merge(m, a_right, 2, MERGE_TREE, &p[RIGHT]))
+        return false;
     study->bracketing = largest_difference(p[LEFT].O, p[RIGHT].O, count);
     if (!merge(m, abc, 3, MERGE_SEQUENTIAL, &p[RIGHT])) return false;
     study->shape = largest_difference(p[LEFT].O, p[RIGHT].O, count);
@@ -162,14 +167,16 @@ static bool decode_again(AttentionRun *run, DecodeOptions options, double *O, do
 {
     ForwardError error;
     machine_clear_ledger(&run->machine);
-    if (!attention_run_set_decode(run, options) || !attention_run_forward(run) || !oracle_compare(&run->attention, &run->machine, &error)) return false;
+    if (!attention_run_set_decode(run, options) || !attention_run_forward(run) ||
+        !oracle_compare(&run->attention, &run->machine, &error))
+        return false;
     for (uint64_t c = 0; c < run->attention.shape.head_dim; c++) O[c] = tensor_value(&run->machine, run->attention.O, c);
     *from_oracle = error.max_abs_O;
     return true;
 }
 
-bool split_errors(uint64_t keys, uint64_t d, MergeOrder merge, const uint32_t *splits, size_t count, uint64_t seed, Alloc *alloc, SplitError *errors,
-                  Status *status)
+bool split_errors(uint64_t keys, uint64_t d, MergeOrder merge, const uint32_t *splits, size_t count, uint64_t seed, Alloc *alloc,
+                  SplitError *errors, Status *status)
 {
     double split[MAX_HEAD_DIM], whole[MAX_HEAD_DIM], unused;
     Profile profile;
@@ -178,7 +185,9 @@ bool split_errors(uint64_t keys, uint64_t d, MergeOrder merge, const uint32_t *s
     shape.seqlen_k = keys;
     shape.dtype = ELEMENT_F64;
     if (!profile_load("unbounded", alloc, &profile, status)) return false;
-    const RunSetup setup = {.algorithm = &algorithm_decode, .profile = &profile, .tiles = {16, 64},
+    const RunSetup setup = {.algorithm = &algorithm_decode,
+                            .profile = &profile,
+                            .tiles = {16, 64},
                             .config = {.mode = MODE_NUMERIC, .l2 = L2_IDEAL, .precision = PRECISION_F64}};
     bool ok = attention_run_prepare(&run, &setup, &shape, alloc, status);
     if (ok) attention_random_inputs(&run.attention, &run.machine, seed);
