@@ -1,4 +1,4 @@
-/* published.c - see published.h. The rows of hw_profiles/measured/published_tflops.csv; tests/test_published.c compares the two.
+/* published.c - see published.h. Rows of hw_profiles/measured/published_figures.csv; tests/test_published.c compares the two.
  */
 #include "published.h"
 
@@ -63,9 +63,8 @@ const PublishedCurve published_curves[] = {
 const size_t published_curve_count = sizeof published_curves / sizeof published_curves[0];
 
 static const PublishedSource sources[PUBLISHED_FIGURES] = {
-    {"2307.08691 Figure 5", "a100", "fwd", ELEMENT_FP16}, {"2407.08608 Figure 5", "h100", "fwd", ELEMENT_FP16},
-    {"2407.08608 Figure 7", "h100", "fwd", ELEMENT_E4M3}, {"2603.05451 Figure 4", "b200", "fwd", ELEMENT_BF16},
-    {"2603.05451 Figure 5", "b200", "fwd", ELEMENT_BF16}, {"2603.05451 Figure 6", "b200", "bwd", ELEMENT_BF16}};
+    {"fa2-f5", "a100", "fwd", ELEMENT_FP16}, {"fa3-f5", "h100", "fwd", ELEMENT_FP16}, {"fa3-f7", "h100", "fwd", ELEMENT_E4M3},
+    {"fa4-f4", "b200", "fwd", ELEMENT_BF16}, {"fa4-f5", "b200", "fwd", ELEMENT_BF16}, {"fa4-f6", "b200", "bwd", ELEMENT_BF16}};
 
 const PublishedSource *published_source(PublishedFigure figure) { return &sources[figure]; }
 

@@ -2,8 +2,7 @@
  * §5.5).
  *
  * Quotations, not our measurements: TFLOP/s of 4 batch heads N^2 d (half of it if causal, times 2.5 backward), so that a bar says
- * nothing but a time. The numbers of hw_profiles/measured/published_tflops.csv, whose README.md names figures and conditions;
- * tests/test_published.c compares the two.
+ * nothing but a time. Bars of hw_profiles/measured/published_figures.csv; tests/test_published.c compares the two.
  */
 #ifndef ATTNLAB_PUBLISHED_H
 #define ATTNLAB_PUBLISHED_H
@@ -25,7 +24,7 @@ typedef enum {
 } PublishedFigure;
 
 typedef struct {
-    const char *name; /* arXiv number and figure, as in the CSV */
+    const char *id;   /* how the ids of its rows in the CSV begin: "fa2-f5" */
     const char *chip; /* profile */
     const char *pass; /* "fwd", "bwd" */
     ElementType dtype;
