@@ -625,7 +625,7 @@ int main(void)
         small_grid(&x);
         small_random(&x, 2500);
         long_rows(&x);
-        wide_random(&x, 3000);
+        wide_random(&x, 2400);
         executors(&x, 60);
         check_lecture_formulas(&x.test);
         check_lecture_values(&x.test);

@@ -324,6 +324,24 @@ static void test_backward_tile(Context *x, uint32_t Br)
     attention_run_free(&run);
 }
 
+/* Both consumers meet once per query block where dS has two stages, and twice where it has one. */
+static void test_backward_barriers(Context *x, uint64_t d, uint64_t meetings)
+{
+    const Profile h100 = profile(x, "h100");
+    Status status = {0};
+    AttentionRun run;
+    const AttentionShape shape = attention_shape(640, d);
+    walk_backward(x, &run, &h100, &shape, (TileSize){64, 80}, (BackwardVariant){0}, (MachineConfig){.mode = MODE_COUNT}, &status);
+    check_text(&x->test, status.text, "", "barriers");
+    if (status_ok(&status)) {
+        const Counts *main_kernel = &run.machine.launches[1].counts;
+        check_u64(&x->test, main_kernel->elements[OP_ARRIVE], 2 * meetings * 10 * 8, "arrivals of two consumers, 10 x 8 tiles");
+        check_u64(&x->test, main_kernel->elements[OP_SYNC], 2 * meetings * 10 * 8, "waits of two consumers, 10 x 8 tiles");
+        check_u64(&x->test, main_kernel->elements[OP_ATOMIC_ADD], ceil_div(d, 64) * 10 * 8, "pieces of dQ");
+    }
+    attention_run_free(&run);
+}
+
 static void check_refused(Context *x, const AttentionShape *shape, TileSize tiles, BackwardVariant variant, const char *text)
 {
     const Profile unlimited = profile(x, "ideal_sm");
@@ -424,6 +442,8 @@ int main(void)
     test_backward_tiles(&x);
     test_backward_tile(&x, 128);
     test_backward_tile(&x, 64);
+    test_backward_barriers(&x, 128, 1);
+    test_backward_barriers(&x, 256, 2);
     test_backward_refusals(&x);
     test_backward_numbers(&x);
     test_backward_overlap(&x);
