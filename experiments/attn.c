@@ -233,7 +233,7 @@ static bool choose_tiles(const Context *cx, const Algorithm *algorithm, const At
     if (point->block_q > 0 && point->block_k > 0) return true;
     if (point->sram > 0) *tiles = paper_tiles(max_u64(point->sram / element_bytes(shape->dtype), 1), shape->head_dim);
     else if (cx->options->pass == OPTION_PASS_BWD) {
-        if (algorithm->backward == NULL) return status_fail(cx->status, STATUS_INFEASIBLE, "%s has no backward pass; standard, fa2 and fa4 have one", algorithm->name);
+        if (algorithm->backward == NULL) return status_fail(cx->status, STATUS_INFEASIBLE, "%s has no backward pass; standard, fa2, fa3 and fa4 have one", algorithm->name);
         if (!fitting_backward_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
     } else if (!fitting_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
     if (point->block_q > 0) tiles->Br = (uint32_t)point->block_q;
