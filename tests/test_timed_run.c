@@ -6,6 +6,8 @@
 #include "experiments/support/pass_work.h"
 #include "experiments/support/timed_run.h"
 
+#include <math.h>
+
 static const TableSpec *const no_tables[] = {NULL};
 static const ReportSpec spec = {.section = "7", .title_en = "t", .title_zh = "t", .tables = no_tables};
 
@@ -24,6 +26,20 @@ static AttentionShape shape_of(uint64_t heads, uint64_t N, uint64_t d, MaskKind 
     return shape;
 }
 
+/* A launch at the clock that the power limit leaves, and never above load_clock; launches follow one another after the first has started. */
+static double seconds_of(const AttentionRun *run, const Profile *chip)
+{
+    const uint64_t wgmma = chip->wgmma_bf16_flops_per_cycle_per_sm, mma_sync = chip->mma_sync_bf16_flops_per_cycle_per_sm;
+    const double rate = (double)((wgmma > 0 ? wgmma : mma_sync) * chip->sm_count);
+    double seconds = (double)chip->launch_nanoseconds / 1e9;
+    for (uint32_t i = 0; i < run->machine.launch_count; i++) {
+        const double cycles = (double)run->machine.launches[i].time.cycles, products = (double)run->machine.launches[i].counts.matmul_flops / rate;
+        const double limited = (cycles - products) / (double)chip->boost_clock_hz + products / (double)chip->full_tensor_clock_hz;
+        seconds += fmax(limited, cycles / (double)chip->load_clock_hz);
+    }
+    return seconds;
+}
+
 /* Against attention_run_forward itself. */
 static void test_same(Bench *b, const Algorithm *algorithm, const Profile *chip, MaskKind mask)
 {
@@ -39,13 +55,12 @@ static void test_same(Bench *b, const Algorithm *algorithm, const Profile *chip,
         cycles += run.machine.launches[i].time.cycles;
         tensor += run.machine.launches[i].time.busy[UNIT_TENSOR];
     }
-    const double flops = 4.0 * 4 * 700 * 700 * 64 / (mask == MASK_NONE ? 1 : 2),
-                 seconds = (double)cycles / (double)chip->tensor_clock_hz;
+    const double flops = 4.0 * 4 * 700 * 700 * 64 / (mask == MASK_NONE ? 1 : 2), seconds = seconds_of(&run, chip);
     check_u64(&b->test, timed.cycles, cycles, "cycles = sum over launches");
     check_u64(&b->test, timed.busy[UNIT_TENSOR], tensor, "tensor cycles = sum over launches");
     check_u64(&b->test, timed.launches, run.machine.launch_count, "launches");
     check_u64(&b->test, l2_bytes(&timed.totals), run.totals.l2_to_sm_bytes + run.totals.sm_to_l2_bytes, "L2 bytes");
-    check_close(&b->test, timed.tflops, flops / seconds / 1e12, 1e-9, "TFLOP/s = 4 h N^2 d / time, half if causal");
+    check_close(&b->test, timed.tflops, flops / seconds / 1e12, 1e-3, "TFLOP/s = 4 h N^2 d / time, half if causal");
     attention_run_free(&run);
 }
 
