@@ -523,7 +523,7 @@ static void add_fit(Report *report, const Chips *chips, const AttentionShape *sh
         for (size_t c = 0; c < CHIPS; c++) cell_decimals(table, 100 * per(N * row, chips->all[c].l2_bytes_per_chip), 1);
     }
     table_title(table, "K and V of one head against L2 (d = %" PRIu64 ")", shape->head_dim);
-    table_note(table, "Above 100 %%, not even one head fits.");
+    table_note(table, "Above 100 %%, not even one head fits; above 50 %% it does not once both partitions of an L2 hold it, as they do when all SMs read it.");
 }
 
 static void add_in_use(Report *report, const Chips *chips, const Walk *fa2, TileSize tiles)

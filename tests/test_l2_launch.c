@@ -190,6 +190,14 @@ static AttentionShape random_shape(TileSize tiles, uint64_t *random)
     return shape;
 }
 
+/* More different tiles than the recording first has room for. */
+static void check_many_tiles(Context *x)
+{
+    Case c = {.forward = {.algorithm = &algorithm_standard, .shape = attention_shape(1000, 16), .tiles = {32, 24}}};
+    uint64_t random = 5;
+    check_case(x, &c, &random);
+}
+
 static void check_random(Context *x)
 {
     static const TileSize tiles[] = {{16, 16}, {32, 16}, {16, 48}, {64, 64}, {17, 5}};
@@ -342,6 +350,7 @@ int main(void)
             if (hand_cases[i].capacity % 4 == 0) check_by_hand(&x, &hand_cases[i], true);   /* as many lines of a tile in every set */
         }
         check_random(&x);
+        check_many_tiles(&x);
         check_pairs(&x);
         check_one_slot(&x);
         check_order(&x);
