@@ -503,6 +503,25 @@ static void test_sizes(Context *x)
     }
 }
 
+/* Spills are known of whole tiles only. */
+static void test_ragged(Context *x)
+{
+    static const struct {
+        uint64_t Nq, Nk;
+        bool known;
+    } lengths[] = {{1024, 1024, true}, {1000, 1024, false}, {1024, 1000, false}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const SiliconLaunch l = {.kernel = "flash", .pass = "fwd", .launch = "flash_fwd_kernel", .grid = 8, .threads = 128,
+                                 .shape = shape_of(1, 1, lengths[i].Nq, lengths[i].Nk, 64, false)};
+        SiliconCounts counts;
+        const char *why = NULL;
+        Status status = {0};
+        check_true(&x->test, silicon_counts(silicon_kernel_of(&l, &why), &l, &x->h200, &counts, &why, &status), status.text);
+        check_true(&x->test, (counts.unknown[SILICON_L2_WRITE] == NULL) == lengths[i].known, "spills of ragged lengths");
+        check_true(&x->test, counts.unknown[SILICON_L2_READ] == NULL, "reads of ragged lengths");
+    }
+}
+
 /* One query and no split keys: the kernel of the forward, a group of query heads in a tile's rows; a causal mask hides nothing. */
 static void test_one_query(Context *x)
 {
@@ -649,6 +668,7 @@ int main(void)
     test_skipped_rows(&x);
     test_refused_rows(&x);
     test_sizes(&x);
+    test_ragged(&x);
     test_one_query(&x);
     test_dram(&x);
     test_times(&x);
