@@ -147,6 +147,7 @@ typedef struct {
 
     Tensor *dO, *dQ, *dK, *dV;              /* after attention_init_backward */
     BackwardVariant variant;
+    bool last_keys_first;   /* fa2's forward visits its key blocks last to first, as shipped; default: first to last, as listed */
     Fa3Options fa3;
     Fa4Options fa4;
     DecodeOptions decode;

@@ -7,9 +7,14 @@
  *
  * The warps split the query rows (split-Q); K and V have one buffer each, as shipped,
  * filled by asynchronous copies one step ahead. Key blocks run
- * first to last here; the shipped kernel runs last to first. P takes the registers of S. A query block that sees no key reads nothing.
+ * first to last; the shipped kernel runs last to first (Attention::last_keys_first). P takes the registers of S. A query block that sees no key reads nothing.
  */
 #include "algorithm.h"
+
+static uint64_t key_block(const Attention *a, BlockRange keys, uint64_t step)
+{
+    return a->last_keys_first ? keys.end - 1 - step : keys.first + step;
+}
 
 static void fa2_block(Block *b, const void *arguments, uint64_t i)
 {
@@ -34,12 +39,13 @@ static void fa2_block(Block *b, const void *arguments, uint64_t i)
     const BlockRange keys = visible_key_blocks(a, i);
     if (keys.first < keys.end) {
         load(w, q, a->Q, i * Br);                           /* line 4 */
-        load(w, k, a->K, keys.first * Bc);                  /* line 7, for the first block */
+        load(w, k, a->K, key_block(a, keys, 0) * Bc);       /* line 7, for the first block */
     }
-    for (uint64_t j = keys.first; j < keys.end; j++) {
+    for (uint64_t step = 0; step < keys.end - keys.first; step++) {
+        const uint64_t j = key_block(a, keys, step);
         load(w, v, a->V, j * Bc);                           /* line 7: arrives while S is computed */
         matmul_nt(w, s, q, k);                              /* line 8: S = scale Q_i K_jᵀ */
-        if (j + 1 < keys.end) load(w, k, a->K, (j + 1) * Bc);   /* the next K, while the rest goes on */
+        if (step + 1 < keys.end - keys.first) load(w, k, a->K, key_block(a, keys, step + 1) * Bc);  /* the next K, while the rest goes on */
         scale(w, s, a->shape.softmax_scale);
         mask(w, s, i * Br, j * Bc, a->band);
         row_max(w, m_new, m, s);                            /* line 9: m_new = max(m, rowmax S) */

@@ -103,6 +103,16 @@ bool attention_count(AttentionRun *run, const Algorithm *algorithm, const Attent
     return attention_run_prepare(run, &setup, shape, alloc, status) && attention_run_forward(run);
 }
 
+bool attention_run_ideal_form(const AttentionRun *run, bool backward, ClosedForm *ideal)
+{
+    const Algorithm *algorithm = run->setup.algorithm;
+    CountedProblem problem = run->problem;
+    CountedBackward backward_problem = run->backward_problem;
+    problem.ideal_l2 = backward_problem.problem.ideal_l2 = true;
+    return backward ? algorithm->backward_closed_form(&backward_problem, ideal, run->machine.status)
+                    : algorithm->closed_form(&problem, ideal, run->machine.status);
+}
+
 void count_pairs(const Totals *x, const ClosedForm *f, CountPair pairs[COUNT_PAIRS])
 {
     const CountPair all[COUNT_PAIRS] = {

@@ -24,7 +24,7 @@ typedef struct {
     TileSize backward_tiles;
     CountedBackward backward_problem;
     Totals totals;              /* after attention_run_forward */
-    ClosedForm closed_form;     /* from the start, all zero when the algorithm has none */
+    ClosedForm closed_form;     /* from the start, all zero when the algorithm has none; with a simulated L2 its hbm_* are those without L2 */
 } AttentionRun;
 
 /* Chooses tiles, lays the problem out in HBM and evaluates the closed form. attention_run_free is the caller's even after a failure. */
@@ -56,6 +56,9 @@ bool attention_run_backward(AttentionRun *run);
 /* prepare and forward in one go, in MODE_COUNT. */
 bool attention_count(AttentionRun *run, const Algorithm *algorithm, const AttentionShape *shape, TileSize tiles, L2Model l2,
                      const Profile *profile, Alloc *alloc, Status *status);
+
+/* The formula with an ideal L2 of a run whose L2 is another: the least that HBM can see. `backward`: of attention_run_backward's pass. */
+bool attention_run_ideal_form(const AttentionRun *run, bool backward, ClosedForm *ideal);
 
 /* A total beside its formula. */
 typedef struct {

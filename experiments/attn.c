@@ -9,6 +9,7 @@
  * Without --block-q, --block-k or --sram the tiles are the real kernel's, made smaller where they do not fit.
  */
 #include "support/experiment.h"
+#include "support/timed_run.h"
 #include "support/timeline_view.h"
 
 #include "algos/decode.h"
@@ -33,7 +34,7 @@ static const Column param_columns[] = {
     {"pass", "", "forward or backward"},
     {"mode", "", "count: walked without data; time: also timed; numeric: computed"},
     {"hw", "", "hardware profile"},
-    {"l2", "", "L2 model: none, or ideal (each byte from HBM once per launch)"},
+    {"l2", "", "L2 model: none, ideal (each byte from HBM once per launch), or simulated (a cache of the chip's size)"},
     {"dtype", "", "element type of Q, K, V, O"},
     {"batch", "", "sequences"},
     {"heads", "", "query heads"},
@@ -106,6 +107,20 @@ static const Column time_columns[] = {
 };
 static const TableSpec time_spec = {"time", "Time (a model: see README, what is modelled)", time_columns, sizeof time_columns / sizeof time_columns[0]};
 
+static const Column l2_columns[] = {
+    {"seqlen", "", "N_q"},
+    {"kernel", "", "the launch"},
+    {"capacity", "MiB", "for data that all SMs read: they are held once in each partition"},
+    {"at once", "blocks", "that run at the same time"},
+    {"asked", "MB", "read by the SMs"},
+    {"hits", "%", "of that, and of the old values of additions"},
+    {"read", "MB", "from HBM"},
+    {"ideal", "x", "over what an ideal L2 reads in all launches"},
+    {"written back", "MB", "to HBM before the launch ended"},
+    {"dirty", "MB", "in L2 when it ended"},
+};
+static const TableSpec l2_spec = {"l2", "The simulated L2 cache, empty when a launch begins", l2_columns, sizeof l2_columns / sizeof l2_columns[0]};
+
 static const Column error_columns[] = {
     {"max_abs_O", "", "max |O - oracle|, oracle in float64"},
     {"max_abs_L", "", "max |L - oracle|; 0 when the algorithm keeps no L"},
@@ -140,7 +155,7 @@ static const TableSpec decode_spec = {"decode", "Parts and packing", decode_colu
 
 static const TableSpec gantt_spec = {"gantt", "One thread block", NULL, 0};
 
-static const TableSpec *const tables[] = {&decode_spec, &gantt_spec, &fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &time_spec, &error_spec, &backward_error_spec};
+static const TableSpec *const tables[] = {&decode_spec, &gantt_spec, &fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &l2_spec, &time_spec, &error_spec, &backward_error_spec};
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
@@ -302,17 +317,47 @@ static void write_ledger(Report *report, Run *run, const Machine *machine)
     }
 }
 
-/* Totals and closed form share their columns; peaks have no formula. */
-static void write_totals(Report *report, Run *run, const AttentionRun *ran, uint64_t convention)
+enum { HBM_PAIRS = 4 };     /* count_pairs begins with reads and writes, in elements and in bytes */
+
+/* A simulated L2 lets through what an ideal one does or more, at most all of it; an addition's operand is read and written. */
+static void check_bounds(Report *report, const CountPair *simulated, const CountPair *ideal, uint64_t added)
 {
+    const uint64_t value = simulated->counted, inside = max_u64(min_u64(value, simulated->formula + added), ideal->formula);
+    if (value != inside)
+        report_mismatch(report, "%s: simulated %" PRIu64 " is not between %" PRIu64 " (ideal L2) and %" PRIu64 " (none)", simulated->name, value,
+                        ideal->formula, simulated->formula + added);
+}
+
+/* No formula says what a cache does, but two enclose it. */
+static bool write_simulated_totals(Report *report, const AttentionRun *ran, bool backward, Table *formula, const CountPair pairs[COUNT_PAIRS])
+{
+    ClosedForm ideal;
+    CountPair bounds[COUNT_PAIRS];
+    if (!attention_run_ideal_form(ran, backward, &ideal)) return false;
+    count_pairs(&ran->totals, &ideal, bounds);
+    for (size_t i = 0; i < HBM_PAIRS; i++) {
+        const bool bytes = i >= 2;
+        check_bounds(report, &pairs[i], &bounds[i],
+                     bytes ? ran->closed_form.sm_to_l2_bytes - ran->closed_form.hbm_write_bytes : ran->closed_form.atomic_elements / 2);
+        cell_empty(formula);
+    }
+    return true;
+}
+
+/* Totals and closed form share their columns; peaks have no formula. */
+static bool write_totals(Report *report, Run *run, const AttentionRun *ran, bool backward, uint64_t convention)
+{
+    const bool simulated = ran->setup.config.l2 == L2_SIMULATED;
     CountPair pairs[COUNT_PAIRS];
     count_pairs(&ran->totals, &ran->closed_form, pairs);
     Table *totals = run->totals = run_table(report, &totals_spec);
     Table *formula = run->closed_form = run_table(report, &closed_form_spec);
     table_row(totals);
     table_row(formula);
+    if (simulated && !write_simulated_totals(report, ran, backward, formula, pairs)) return false;
     for (size_t i = 0; i < COUNT_PAIRS; i++) {
         cell_count(totals, pairs[i].counted);
+        if (simulated && i < HBM_PAIRS) continue;
         cell_count(formula, pairs[i].formula);
         report_check(report, pairs[i].counted, pairs[i].formula, pairs[i].name);
     }
@@ -320,27 +365,54 @@ static void write_totals(Report *report, Run *run, const AttentionRun *ran, uint
     cell_count(formula, convention);
     cell_count(totals, ran->totals.sram_peak_bytes);
     cell_count(totals, ran->totals.register_peak_bytes);
+    return true;
 }
 
-/* Launches follow one another: cycles and busy times add up. Three digits: more would promise too much. */
-static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, uint64_t convention)
+/* What each launch did to the cache; the same table for all sweep points. */
+static bool write_l2(Report *report, Table **table, const AttentionRun *ran, bool backward)
 {
-    LaunchTime sum = {0};
-    const LaunchTime *longest = &sum;
+    ClosedForm ideal;
+    if (*table == NULL) *table = report_table(report, &l2_spec);
+    if (!attention_run_ideal_form(ran, backward, &ideal)) return false;
     for (uint32_t i = 0; i < ran->machine.launch_count; i++) {
-        const LaunchTime *time = &ran->machine.launches[i].time;
-        sum.cycles += time->cycles;
-        for (int unit = 0; unit < UNIT_KINDS; unit++) sum.busy[unit] += time->busy[unit];
-        if (i == 0 || time->cycles > longest->cycles) longest = time;
+        const LaunchRecord *launch = &ran->machine.launches[i];
+        const L2Outcome *l2 = &launch->l2;
+        uint64_t asked = 0, read = 0;
+        for (uint32_t r = 0; r < launch->row_count; r++) {
+            const LedgerRow *row = &ran->machine.ledger[launch->first_row + r];
+            asked += row->traffic.l2_to_sm * element_bytes(row->tensor->type);
+            read += row->traffic.hbm_read * element_bytes(row->tensor->type);
+        }
+        const double looked_up = (double)(l2->hit_bytes + l2->miss_bytes);
+        table_row(*table);
+        cell_count(*table, ran->attention.shape.seqlen_q);
+        cell_text(*table, launch->kernel);
+        if (l2->capacity_bytes == PROFILE_UNLIMITED) cell_text(*table, "unlimited");
+        else cell_decimals(*table, (double)l2->capacity_bytes / (1 << 20), 2);
+        cell_count(*table, l2->slots);
+        cell_decimals(*table, (double)asked / 1e6, 3);
+        cell_decimals(*table, looked_up > 0 ? 100 * (double)l2->hit_bytes / looked_up : 0, 2);
+        cell_decimals(*table, (double)read / 1e6, 3);
+        if (i == 0 && ideal.hbm_read_bytes > 0) cell_decimals(*table, (double)ran->totals.hbm_read_bytes / (double)ideal.hbm_read_bytes, 3);
+        else cell_empty(*table);
+        cell_decimals(*table, (double)l2->written_back_bytes / 1e6, 3);
+        cell_decimals(*table, (double)l2->dirty_bytes / 1e6, 3);
     }
-    const double microseconds = (double)machine_nanoseconds(&ran->machine) / 1e3;
+    return true;
+}
+
+/* Three digits: more would promise too much. */
+static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, bool backward)
+{
+    TimedRun sum;
+    if (!timed_run_sum(&sum, ran, backward, report->status)) return;
     Table *t = run->time = run_table(report, &time_spec);
     table_row(t);
     cell_count(t, sum.cycles);
-    cell_significant(t, microseconds, 3);
-    cell_significant(t, sum.cycles > 0 ? (double)convention / microseconds * 1e-6 : 0.0, 3);
-    cell_text(t, longest->bound);
-    cell_count(t, longest->blocks_per_sm);
+    cell_significant(t, sum.microseconds, 3);
+    cell_significant(t, sum.tflops, 3);
+    cell_text(t, sum.bound);
+    cell_count(t, sum.blocks_per_sm);
     for (int unit = 0; unit < UNIT_KINDS; unit++) {
         const double whole = (double)sum.cycles * (double)hw->sm_count;
         cell_significant(t, whole > 0 ? 100.0 * (double)sum.busy[unit] / whole : 0.0, 3);
@@ -374,13 +446,6 @@ static bool write_backward_error(Report *report, Run *run, const Attention *atte
 
 /* --------------------------------------------------------------------------------------------------------------- the program */
 
-/* Both passes by the benchmark convention: the backward counts two and a half forwards. */
-static uint64_t convention_flops(const AttentionRun *ran, bool backward, Status *status)
-{
-    const uint64_t forward = matmul_flops_convention(&ran->problem, ran->attention.shape.mask != MASK_NONE, status);
-    return backward ? checked_mul(forward, 5, "matmul_flops_convention", status) / 2 : forward;
-}
-
 /* The oracle takes one row at a time: it is what a numeric run waits for. */
 static bool oracle_is_quick(const AttentionRun *ran, Status *status)
 {
@@ -389,19 +454,20 @@ static bool oracle_is_quick(const AttentionRun *ran, Status *status)
                        ran->closed_form.matmul_flops, MAX_COMPARED_FLOPS);
 }
 
-static bool write_run(const Context *cx, Report *report, AttentionRun *ran)
+static bool write_run(const Context *cx, Report *report, Table **l2, AttentionRun *ran)
 {
     const bool backward = cx->options->pass == OPTION_PASS_BWD, numeric = ran->setup.config.mode == MODE_NUMERIC;
     if (!attention_run_short_enough(ran) || (numeric && !oracle_is_quick(ran, cx->status))) return false;
     attention_random_inputs(&ran->attention, &ran->machine, cx->options->seed);
     if ((!backward || numeric) && !attention_run_forward(ran)) return false;
     if (backward && !attention_run_backward(ran)) return false;
-    const uint64_t convention = convention_flops(ran, backward, cx->status);
+    const uint64_t convention = run_convention_flops(ran, backward, cx->status);
     Run *run = report_run(report);
     write_params(report, run, cx, ran);
     write_ledger(report, run, &ran->machine);
-    write_totals(report, run, ran, convention);
-    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, convention);
+    if (!write_totals(report, run, ran, backward, convention)) return false;
+    if (ran->setup.config.l2 == L2_SIMULATED && !write_l2(report, l2, ran, backward)) return false;
+    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, backward);
     if (!numeric) return true;
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }
@@ -475,8 +541,13 @@ static bool decode_options_fit(const Options *o, const Algorithm *algorithm, Sta
     return true;
 }
 
-/* parts: the table of a decoding run's parts; NULL for other algorithms. */
-static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const SpecialOptions *special, Table *parts,
+/* Tables that all sweep points share. */
+typedef struct {
+    Table *parts;               /* of a decoding run; NULL for other algorithms */
+    Table *l2;                  /* of a simulated L2; NULL until there is one */
+} SharedTables;
+
+static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const SpecialOptions *special, SharedTables *shared,
                       const OptionPoint *point)
 {
     const AttentionShape shape = point_shape(cx->options, &special->fp8, point);
@@ -490,12 +561,12 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
     bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
               (!backward || attention_run_prepare_backward(&ran, tiles, variant));
     ran.attention.fa4 = special->fa4;
-    if (parts != NULL) {
+    if (shared->parts != NULL) {
         const DecodeOptions decode = {(uint32_t)point->splits, cx->options->packing, cx->options->merge};
         ok = ok && attention_run_set_decode(&ran, decode);
-        if (ok) write_decode(cx, parts, &ran);
+        if (ok) write_decode(cx, shared->parts, &ran);
     }
-    ok = ok && write_run(cx, report, &ran) && show_block(cx, report, &ran.setup, &shape, &special->fa4);
+    ok = ok && write_run(cx, report, &shared->l2, &ran) && show_block(cx, report, &ran.setup, &shape, &special->fa4);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -516,10 +587,10 @@ static bool run_attn(Context *cx, Report *report)
         report_param_text(report, "rotate", option_choice(OPTION_ROTATE, (int)cx->options->rotate));
         report_param_text(report, "prepass", option_choice(OPTION_PREPASS, (int)cx->options->prepass));
     }
-    Table *parts = algorithm == &algorithm_decode ? report_table(report, &decode_spec) : NULL;
+    SharedTables shared = {.parts = algorithm == &algorithm_decode ? report_table(report, &decode_spec) : NULL};
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
         const OptionPoint point = options_point(cx->options, i);
-        if (!run_point(cx, report, algorithm, &special, parts, &point)) return false;
+        if (!run_point(cx, report, algorithm, &special, &shared, &point)) return false;
     }
     return true;
 }

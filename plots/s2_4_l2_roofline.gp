@@ -18,4 +18,4 @@ set grid
 roof(x, b) = 100 * (x < b ? x / b : 1)
 plot for [i = 1:4] roof(x, balance[i]) linewidth 2 title chip[i], \
      csv index "traffic" using 12:(115) with impulses linecolor "black" dashtype 2 notitle, \
-     csv index "traffic" every ::1 using 12:(int($0)%2 ? 145 : 120):(strcol(4)." ".strcol(5)) with labels notitle
+     csv index "traffic" every ::1 using 12:(int($0)%3 == 0 ? 115 : int($0)%3 == 1 ? 138 : 165):(strcol(4)." ".strcol(5)) with labels notitle

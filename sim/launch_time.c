@@ -239,15 +239,22 @@ static void name_bound(const Timing *t, LaunchTime *time)
     if (shared && time->bound == unit_name(UNIT_COPY)) time->bound = "L2";      /* each SM copies as fast as its share of L2 lets it */
 }
 
+bool blocks_held_by_sm(const Machine *machine, const Kernel *kernel, const LaunchRecord *record, uint64_t *blocks)
+{
+    const Profile *p = machine->profile;
+    Occupancy occupancy;
+    if (!blocks_per_sm(p, record->smem_peak_bytes, kernel->threads, kernel->registers_per_thread, &occupancy, machine->status)) return false;
+    const uint64_t by_tmem = record->tmem_peak_bytes > 0 ? max_u64(p->tmem_bytes_per_sm / record->tmem_peak_bytes, 1) : UINT64_MAX;
+    *blocks = min_u64(occupancy.blocks, by_tmem);
+    return true;
+}
+
 static bool resident_blocks(Timing *t, const LaunchRecord *record)
 {
-    Occupancy occupancy;
-    if (!blocks_per_sm(t->machine->profile, record->smem_peak_bytes, t->kernel->threads, t->kernel->registers_per_thread, &occupancy,
-                       t->machine->status))
-        return false;
-    const uint64_t by_tmem = record->tmem_peak_bytes > 0 ? max_u64(t->machine->profile->tmem_bytes_per_sm / record->tmem_peak_bytes, 1) : UINT64_MAX;
+    uint64_t held = 0;
+    if (!blocks_held_by_sm(t->machine, t->kernel, record, &held)) return false;
     const uint64_t enough = max_u64(ceil_div(record->blocks, min_u64(t->machine->profile->sm_count, UINT32_MAX)), 1);
-    t->resident = min_u64(min_u64(min_u64(occupancy.blocks, by_tmem), MAX_RESIDENT), enough);
+    t->resident = min_u64(min_u64(held, MAX_RESIDENT), enough);
     return true;
 }
 

@@ -21,6 +21,10 @@ typedef struct {
 /* works: [grid.blocks], in launch order. Fills record->time. */
 bool time_launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments, const BlockWork *works, LaunchRecord *record);
 
+/* Blocks of this kernel that an SM holds at once, by occupancy and tensor memory. `record` says what a block held. STATUS_INFEASIBLE when not one
+ * fits. */
+bool blocks_held_by_sm(const Machine *machine, const Kernel *kernel, const LaunchRecord *record, uint64_t *blocks);
+
 /* Blocks apart from launch(): one that can be run again and again. NULL when memory is short. */
 Block *block_new(Machine *machine, const Kernel *kernel, Grid grid);
 void block_begin(Block *block, uint64_t batch, uint64_t head, uint64_t index);

@@ -1,6 +1,7 @@
 /* machine.c - tensors, launches, on-chip arenas and the ledger. See machine.h; the operations are in ops.c. */
 #include "machine.h"
 #include "checked.h"
+#include "l2_launch.h"
 #include "launch_time.h"
 #include "philox.h"
 
@@ -239,8 +240,6 @@ static bool can_launch(const Machine *machine, const Kernel *kernel)
     const Profile *p = machine->profile;
     Status *status = machine->status;
     if (!status_ok(status)) return false;
-    if (machine->config.l2 == L2_SIMULATED)
-        return status_fail(status, STATUS_INFEASIBLE, "%s: the simulated L2 is not part of this version; allowed: none, ideal", kernel->name);
     if (!profile_has(p, kernel->instruction))
         return status_fail(status, STATUS_INFEASIBLE, "%s needs %s: %s has no %s", kernel->name, tensor_instruction_name(kernel->instruction),
                            p->name, tensor_instruction_name(kernel->instruction));
@@ -301,7 +300,16 @@ static BlockWork work_since(const Block *block, const Counts *before)
     return (BlockWork){hash, now->elements[OP_LOAD] - before->elements[OP_LOAD], block->index};
 }
 
-static void walk(Block *block, Grid walked, const uint64_t *order, BlockWork *works, const void *arguments)
+/* What one head accesses stands for all. */
+static void run_block(Block *block, const void *arguments, L2Trace *trace)
+{
+    block->l2_trace = block->head == 0 && block->batch == 0 ? trace : NULL;
+    if (block->l2_trace != NULL) l2_trace_begin(block->l2_trace, block->index);
+    block->kernel->run(block, arguments, block->index);
+    if (block->l2_trace != NULL) l2_trace_end(block->l2_trace);
+}
+
+static void walk(Block *block, Grid walked, const uint64_t *order, BlockWork *works, L2Trace *trace, const void *arguments)
 {
     const Machine *machine = block->machine;
     for (uint64_t batch = 0; batch < walked.batch; batch++)
@@ -310,7 +318,7 @@ static void walk(Block *block, Grid walked, const uint64_t *order, BlockWork *wo
                 const uint64_t index = order != NULL ? order[k] : k;
                 const Counts before = works != NULL ? block->counts : (Counts){0};
                 block_begin(block, batch, head, index);
-                block->kernel->run(block, arguments, index);
+                run_block(block, arguments, trace);
                 if (works != NULL) works[index] = work_since(block, &before);
                 if (block->counts.elements[OP_LOAD] > machine->walk_limit)
                     status_fail(machine->status, STATUS_INFEASIBLE, "%s: the walk is longer than %" PRIu64 " tile loads",
@@ -357,6 +365,20 @@ static Traffic multiply_traffic(const Machine *machine, const Tensor *tensor, Tr
     t.hbm_write = checked_mul(t.hbm_write, hbm_heads, tensor->name, status);
     t.atomic_adds = checked_mul(t.atomic_adds, grid_heads, tensor->name, status);
     return t;
+}
+
+/* HBM's side of the ledger comes from the simulated cache, which has seen all heads. */
+static void simulate_l2(Block *block, const L2Trace *trace, LaunchRecord *launch_record)
+{
+    Machine *machine = block->machine;
+    L2Traffic traffic;
+    if (!status_ok(machine->status) || !l2_launch(machine, block->kernel, block->grid, trace, launch_record, &traffic, &launch_record->l2)) return;
+    for (uint32_t i = 0; i < launch_record->row_count; i++) {
+        LedgerRow *row = &machine->ledger[launch_record->first_row + i];
+        const uint64_t bytes = element_bytes(row->tensor->type);
+        row->traffic.hbm_read = ceil_div(traffic.read[row->tensor->index], bytes);
+        row->traffic.hbm_write = ceil_div(traffic.written[row->tensor->index], bytes);
+    }
 }
 
 static void record(Block *block, bool one_head)
@@ -423,9 +445,13 @@ bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *argum
     if (one_head) walked = (Grid){grid.heads > 0 && grid.batch > 0 ? grid.blocks : 0, 1, 1};
     uint64_t *order = block_order(machine, walked.blocks);
     BlockWork *works = timed ? alloc_array(machine->alloc, walked.blocks, sizeof *works, "block works", machine->status) : NULL;
-    if (status_ok(machine->status)) walk(block, walked, order, works, arguments);
+    const bool simulated = machine->config.l2 == L2_SIMULATED && status_ok(machine->status);
+    L2Trace *trace = simulated ? l2_trace_new(kernel->name, grid.blocks, machine->alloc, machine->status) : NULL;
+    if (status_ok(machine->status)) walk(block, walked, order, works, trace, arguments);
     alloc_free(machine->alloc, order);
     if (status_ok(machine->status)) record(block, one_head);
+    if (simulated && status_ok(machine->status)) simulate_l2(block, trace, &machine->launches[machine->launch_count - 1]);
+    l2_trace_free(trace);
     block_free(block);
     if (timed && status_ok(machine->status)) time_launch(machine, kernel, grid, arguments, works, &machine->launches[machine->launch_count - 1]);
     alloc_free(machine->alloc, works);

@@ -12,9 +12,10 @@
  *     L2_NONE        every load and store of a block goes to HBM (the two-level model of the FlashAttention paper)
  *     L2_IDEAL       infinite and write-back: within one launch each byte is read from HBM at most once, and not at all once the launch
  *                    has written it; each byte written reaches HBM once
- *     L2_SIMULATED   reserved: LRU over the blocks that run at the same time
+ *     L2_SIMULATED   a cache of the chip's size: blocks of all heads run as the chip hands them out, and their loads and stores go through it
+ *                    in that order (l2_launch.h); what is dirty when the launch ends counts as written
  *
- * Not modelled: bank conflicts, partial sectors.
+ * Not modelled: bank conflicts; partial sectors, but by L2LineCache.
  */
 #ifndef ATTNLAB_MACHINE_H
 #define ATTNLAB_MACHINE_H
@@ -94,6 +95,15 @@ typedef struct {
     const char *bound;                  /* "tensor cores", ..., "latency", "L2", "HBM" */
 } LaunchTime;
 
+/* One launch through the simulated L2 (l2_launch.h). */
+typedef struct {
+    uint64_t capacity_bytes;            /* for data that all SMs read */
+    uint64_t slots;                     /* blocks that run at the same time */
+    uint64_t hit_bytes, miss_bytes;     /* of what the SMs read, and of the old values that additions need */
+    uint64_t written_back_bytes;        /* before the launch ended ... */
+    uint64_t dirty_bytes;               /* ... and what waited in L2 then; together what the ledger has as written to HBM */
+} L2Outcome;
+
 /* One launch: its counters and the most on-chip memory that a block held. */
 typedef struct {
     const char *kernel;
@@ -102,6 +112,7 @@ typedef struct {
     uint64_t smem_peak_bytes, register_peak_bytes, tmem_peak_bytes;
     uint32_t first_row, row_count;      /* its rows in the ledger */
     LaunchTime time;                    /* all zero unless the machine times */
+    L2Outcome l2;                       /* all zero unless L2 is simulated */
 } LaunchRecord;
 
 /* -------------------------------------------------------------------------------------------------------------- tensors */
@@ -122,6 +133,7 @@ static inline uint64_t tensor_elements(const Tensor *t) { return t->batch * t->h
 /* -------------------------------------------------------------------------------------------------------------- machine */
 
 typedef struct Block Block;
+typedef struct L2Trace L2Trace;
 typedef struct Stream Stream;
 typedef struct Tile Tile;
 
@@ -138,9 +150,18 @@ typedef struct {
 
 typedef void EventObserver(void *observer, const Event *event);
 
+/* How the simulated L2 hands the blocks of a launch to the SMs. All zero: as a grid is launched, as many on an SM as fit. */
+typedef struct {
+    const uint64_t *blocks;     /* [count], a permutation; block = (batch * heads + head) * blocks of a head + index */
+    uint64_t count;             /* must be that of every launch */
+    uint64_t blocks_per_sm;
+} L2Order;
+
 typedef struct {
     Mode mode;
     L2Model l2;
+    L2Order l2_order;
+    bool l2_by_lines;           /* lines of 128 bytes in sets instead of tiles: slower, a cross-check */
     Precision precision;        /* of the arithmetic in MODE_NUMERIC */
     bool walk_all_heads;        /* MODE_COUNT: walk every head instead of one (a test of the multiplication) */
     bool time;                  /* MODE_COUNT: also time each launch on the chip */
@@ -300,6 +321,7 @@ struct Block {
     Coverage *touched[MAX_TENSORS], *written[MAX_TENSORS];  /* per head of the tensor; ideal L2 */
     uint64_t coverage_heads[MAX_TENSORS];
     bool counting_only;                 /* no arithmetic, no observer */
+    L2Trace *l2_trace;                  /* records this block's accesses; NULL: nobody asked */
 };
 
 /* Tiles of a block. What does not fit is STATUS_INFEASIBLE naming the tile, the bytes needed and the bytes there; the tile returned

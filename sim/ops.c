@@ -5,6 +5,7 @@
 #include "ops.h"
 #include "checked.h"
 #include "hadamard.h"
+#include "l2_launch.h"
 #include "philox.h"
 #include "quantise.h"
 
@@ -123,11 +124,29 @@ static Region region_of(const Tile *tile, const Tensor *tensor, uint64_t row, ui
     return (Region){row, col, tile->rows, tile->cols, tile->max_rows, tile->max_cols, tensor->rows, tensor->cols};
 }
 
+/* Of a tile that two CTAs share, this one moves its half: the first CTA of a pair the upper rows (or left columns). */
+static void record_access(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col, L2Access access)
+{
+    const Block *block = w->block;
+    const uint64_t head = block->batch * tensor->heads + block->head * tensor->heads / block->grid.heads, part = block->index % 2;
+    L2Piece piece = {(uint32_t)row, (uint32_t)col, tile->rows, tile->cols, (uint32_t)(head_of(block, tensor) - head), (uint8_t)tensor->index,
+                     (uint8_t)access};
+    if (tile->halved && tile->rows % 2 == 0) {
+        piece.rows /= 2;
+        piece.row += (uint32_t)part * piece.rows;
+    } else if (tile->halved) {
+        piece.cols /= 2;
+        piece.col += (uint32_t)part * piece.cols;
+    }
+    l2_trace_add(block->l2_trace, &piece);
+}
+
 static void count_load(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
 {
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
     op_count(w, &traffic->l2_to_sm, tile_elements_here(tile));
+    if (w->block->l2_trace != NULL) record_access(w, tile, tensor, row, col, L2_LOAD);
     if (machine->config.l2 != L2_IDEAL) return;                 /* without L2, HBM sees what the SMs asked for: see record() */
     const Region region = region_of(tile, tensor, row, col);
     Coverage *touched = coverage_of(w, w->block->touched, tensor, head_of(w->block, tensor));
@@ -140,6 +159,7 @@ static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor,
     Traffic *traffic = &w->block->traffic[tensor->index];
     const Machine *machine = w->block->machine;
     op_count(w, &traffic->sm_to_l2, tile_elements_here(tile));
+    if (w->block->l2_trace != NULL) record_access(w, tile, tensor, row, col, needs_old_value ? L2_ADD : L2_STORE);
     if (machine->config.l2 != L2_IDEAL) return;
     const Region region = region_of(tile, tensor, row, col);
     const uint64_t head = head_of(w->block, tensor);

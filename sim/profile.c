@@ -54,6 +54,7 @@ static const ProfileUnit units[] = {
     {"millicycles", "millicycles", 1},
     {"lanes", "lanes", 1},
     {"SMs", "SMs", 1},
+    {"partitions", "partitions", 1},
     {"registers", "registers", 1},
     {"threads", "threads", 1},
     {"blocks", "blocks", 1},
@@ -104,6 +105,7 @@ static const ProfileKey keys[] = {
 
     {KEY(hbm_bytes_per_chip), "B", "chip", MEBI, 64 * TEBI, NO, YES, "HBM capacity"},
     {KEY(l2_bytes_per_chip), "B", "chip", KIBI, 16 * GIBI, NO, YES, "L2 capacity"},
+    {KEY(l2_partitions), "partitions", "chip", 1, 16, NO, NO, "parts of L2 that each cache for the SMs next to them"},
     {KEY(l1_and_smem_bytes_per_sm), "B", "SM", KIBI, 64 * MEBI, NO, YES, "the array that L1 cache and shared memory divide"},
     {KEY(smem_bytes_per_sm), "B", "SM", KIBI, 64 * MEBI, NO, YES, "shared memory of an SM"},
     {KEY(smem_bytes_per_block), "B", "block", KIBI, 64 * MEBI, NO, YES, "most shared memory that a block can have"},

@@ -7,8 +7,8 @@
  *
  * All quantities are exact integers in base units (bytes, bytes per second, hertz, FLOP, cycles); none passes through a double.
  * A fused multiply-add is 2 FLOP in tensor rates and 1 operation in fp32_fma rates. The key in the file is the name of the field.
- * What a Profile leaves out: instruction shapes (they belong to the operations) and the difference between the near and the far
- * L2 partition. The lecture uses these numbers in §1.3 (memory hierarchy), §1.4 and §2.4 (balance
+ * What a Profile leaves out: instruction shapes (they belong to the operations) and the latency of the far L2 partition. The lecture
+ * uses these numbers in §1.3 (memory hierarchy), §1.4 and §2.4 (balance
  * points), §4.2 and §5.1 (exponential against tensor rate).
  */
 #ifndef ATTNLAB_PROFILE_H
@@ -72,6 +72,7 @@ typedef struct {
     uint64_t hbm_latency_cycles;
     uint64_t hbm_bytes_per_chip;
     uint64_t l2_bytes_per_chip;
+    uint64_t l2_partitions;                     /* each caches for the SMs next to it: what all SMs read is held this many times */
     uint64_t l1_and_smem_bytes_per_sm;          /* one array, split between L1 cache and shared memory */
     uint64_t smem_bytes_per_sm;
     uint64_t smem_bytes_per_block;              /* the most that one block can ask for */

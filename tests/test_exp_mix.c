@@ -58,22 +58,23 @@ static void check_warps_file(Test *t)
     if (file != NULL) fclose(file);
 }
 
-static void check_mufu_file(Test *t)
+static void check_micro_file(Test *t)
 {
     static const struct {
         const char *name;
         double value;
     } want[] = {{"mufu_ex2_per_sm_per_clk", h200_mufu_per_clock}, {"ffma_per_sm_per_clk", h200_ffma_per_clock}, {"poly3_exp2_per_sm_per_clk", h200_poly_per_clock}, {"mufu_ex2_max_rel_err", h200_mufu_max_relative}, {"mufu_ex2_rms_rel_err", h200_mufu_rms_relative}, {"mufu_ex2_bf16_same_as_exact", h200_mufu_same_bf16}, {"mufu_ex2_bf16_max_ulp", h200_mufu_max_ulp_bf16}};
-    FILE *file = data_file(t, "h200_mufu.csv");
+    FILE *file = data_file(t, "h200_micro.csv");
     char line[200], name[80];
     double value;
     size_t rows = 0;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "%79[^,],%lf", name, &value) == 2 && rows < 7) {
-            check_text(t, name, want[rows].name, "h200_mufu.csv");
-            check_close(t, want[rows++].value, value, 0, name);
+        for (size_t i = 0; i < 7 && sscanf(line, "%79[^,],%lf", name, &value) == 2; i++) {
+            if (strcmp(name, want[i].name) != 0) continue;
+            check_close(t, want[i].value, value, 0, name);
+            rows++;
         }
-    check_u64(t, rows, 7, "rows of h200_mufu.csv");
+    check_u64(t, rows, 7, "rows of h200_micro.csv");
     if (file != NULL) fclose(file);
 }
 
@@ -102,7 +103,7 @@ int main(void)
     Profile h200;
     check_mix_file(&t);
     check_warps_file(&t);
-    check_mufu_file(&t);
+    check_micro_file(&t);
     if (profile_load("h200", &alloc, &h200, &status)) {
         const ExpMixModel fitted = exp_mix_fitted(&h200), counted = exp_mix_counted();
         check_two_units(&t, &fitted, false, 0.06);

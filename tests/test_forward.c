@@ -67,6 +67,39 @@ static void check_oracle(Test *t, const GoldenCase *golden, const Profile *chip,
     attention_run_free(&run);
 }
 
+/* FlashAttention-2 with its key blocks last to first, as shipped: the same result but for rounding, and the same counts. */
+static void check_last_keys_first(Test *t, const Profile *chip, Alloc *alloc)
+{
+    static const struct {
+        uint64_t queries, keys;
+        MaskKind mask;
+        int64_t window_left;
+    } shapes[] = {{64, 64, MASK_NONE, -1}, {37, 53, MASK_CAUSAL, -1}, {53, 37, MASK_CAUSAL, -1}, {40, 90, MASK_CAUSAL_TOP_LEFT, -1}, {33, 70, MASK_NONE, 9}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        Status status = {0};
+        AttentionRun run;
+        ForwardError error;
+        CountPair pairs[COUNT_PAIRS];
+        AttentionShape shape = attention_shape(shapes[i].queries, 12);
+        shape.seqlen_k = shapes[i].keys;
+        shape.mask = shapes[i].mask;
+        shape.window_left = shapes[i].window_left;
+        shape.dtype = ELEMENT_F64;
+        const RunSetup setup = {.algorithm = &algorithm_fa2, .profile = chip, .tiles = {16, 8},
+                                .config = {.mode = MODE_NUMERIC, .l2 = L2_IDEAL, .precision = PRECISION_F64, .poison = true}};
+        if (attention_run_prepare(&run, &setup, &shape, alloc, &status)) {
+            attention_random_inputs(&run.attention, &run.machine, 3);
+            run.attention.last_keys_first = true;
+        }
+        const bool ok = attention_run_forward(&run) && oracle_compare(&run.attention, &run.machine, &error);
+        check_text(t, status.text, "", "last keys first");
+        check_true(t, ok && error.max_abs_O < 1e-12 && error.max_abs_L < 1e-12, "last keys first: O and L as the oracle's");
+        count_pairs(&run.totals, &run.closed_form, pairs);
+        for (int k = 0; k < COUNT_PAIRS; k++) check_u64(t, pairs[k].counted, pairs[k].formula, "last keys first: counts");
+        attention_run_free(&run);
+    }
+}
+
 int main(void)
 {
     Test t = {0};
@@ -90,6 +123,7 @@ int main(void)
         if (read) check_oracle(&t, &golden, &chip, &alloc);
         golden_free(&golden, &alloc);
     }
+    check_last_keys_first(&t, &chip, &alloc);
     check_u64(&t, alloc.live_bytes, 0, "bytes still allocated at the end");
     return test_end(&t, "test_forward");
 }

@@ -76,7 +76,7 @@ static void limit_bytes(Test *t, const Plan *plan)
 static void check_algorithm(Test *t, const Algorithm *algorithm, const Profile *chip)
 {
     for (int mode = MODE_COUNT; mode <= MODE_NUMERIC; mode++)
-        for (int l2 = L2_NONE; l2 <= L2_IDEAL; l2++) {
+        for (int l2 = L2_NONE; l2 <= L2_SIMULATED; l2++) {
             Plan plan = {.algorithm = algorithm, .chip = chip, .config = {.mode = (Mode)mode, .l2 = (L2Model)l2}, .tiles = {4, 2}};
             fail_each(t, &plan);
             limit_bytes(t, &plan);

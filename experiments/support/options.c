@@ -99,12 +99,12 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_DTYPE] = {.name = "--dtype", .kind = KIND_CHOICE, .argument = "T", .initial = "bf16",
         .choices = dtype_choices, .meaning = "element type of Q, K, V and O"},
 
-    [OPTION_PASS] = {.name = "--pass", .kind = KIND_CHOICE, .argument = "P", .initial = "fwd",
+    [OPTION_PASS] = {.name = "--pass", .kind = KIND_CHOICE, .argument = "P", .absent = "both",
         .choices = pass_choices, .meaning = "forward or backward"},
     [OPTION_MODE] = {.name = "--mode", .kind = KIND_CHOICE, .argument = "M", .initial = "count",
         .choices = mode_choices, .meaning = "compute, count only, or time"},
     [OPTION_L2] = {.name = "--l2", .kind = KIND_CHOICE, .argument = "L", .initial = "ideal",
-        .choices = l2_choices, .meaning = "none: every load goes to HBM; ideal: each byte once per kernel"},
+        .choices = l2_choices, .meaning = "none: every load goes to HBM; ideal: each byte once per kernel; simulated: a cache of the chip's size"},
     [OPTION_ORDER] = {.name = "--order", .kind = KIND_CHOICE, .argument = "O", .initial = "grid",
         .choices = order_choices, .meaning = "launch order of the blocks; lpt: longest first"},
     [OPTION_THRESHOLD] = {.name = "--threshold", .kind = KIND_REAL, .argument = "T", .absent = "rescale at every key block",
@@ -143,6 +143,17 @@ static const OptionSpec specs[OPTION_COUNT] = {
         .offset = offsetof(Options, skip_timed), .meaning = "leave out programs that measure wall-clock time"},
     [OPTION_MAP] = {.name = "--map", .kind = KIND_FLAG,
         .offset = offsetof(Options, map), .meaning = "print where everything in the lecture is found; runs nothing"},
+
+    [OPTION_COUNTERS] = {.name = "--counters", .kind = KIND_WORD, .argument = "NAME|FILE", .absent = "h200_counters",
+        .offset = offsetof(Options, counters), .meaning = "hardware counters: h200_counters, h200_counters_more, or a CSV file with their columns"},
+    [OPTION_TIMINGS] = {.name = "--timings", .kind = KIND_WORD, .argument = "NAME|FILE", .absent = "h200_timings",
+        .offset = offsetof(Options, timings), .meaning = "wall times: a CSV file with the columns of h200_timings.csv"},
+    [OPTION_KERNEL] = {.name = "--kernel", .kind = KIND_WORD, .argument = "NAME", .absent = "all",
+        .offset = offsetof(Options, kernel), .meaning = "only this kernel of the files: flash, cudnn, std_qk, ..."},
+    [OPTION_COUNTER] = {.name = "--counter", .kind = KIND_WORD, .argument = "NAME", .absent = "all",
+        .offset = offsetof(Options, counter), .meaning = "only this counter: a column of the counters' file"},
+    [OPTION_SUMMARY] = {.name = "--summary", .kind = KIND_FLAG,
+        .offset = offsetof(Options, summary), .meaning = "only the errors by kernel and counter, and what is behind them"},
 };
 
 static bool is_common(OptionId id) { return id <= OPTION_VERSION; }
@@ -552,7 +563,7 @@ bool options_parse(const ProgramSpec *program, int argc, const char *const *argv
         else if (option && !parse_option(program, argc, argv, &at, options, status)) return false;
         if (options->help || options->version) return true;
     }
-    if (program->operand != NULL && options->operand == NULL) {
+    if (program->operand != NULL && options->operand == NULL && !program->operand_optional) {
         char choices[400];
         list_choices(program->operand_choices, choices, sizeof choices);
         return status_fail(status, STATUS_USAGE, "the %s is missing; expected %s", program->operand, choices);

@@ -31,6 +31,8 @@ typedef enum {
     OPTION_QUANTISE, OPTION_ROTATE, OPTION_PREPASS, OPTION_STUDY,
     OPTION_PACKING, OPTION_MERGE,
     OPTION_DETERMINISTIC, OPTION_GANTT, OPTION_TRACE, OPTION_SEEDS, OPTION_SKIP_TIMED, OPTION_MAP,
+    /* the comparison with a chip */
+    OPTION_COUNTERS, OPTION_TIMINGS, OPTION_KERNEL, OPTION_COUNTER, OPTION_SUMMARY,
     OPTION_COUNT
 } OptionId;
 
@@ -52,7 +54,7 @@ typedef struct {
     bool given[OPTION_COUNT];           /* on the command line, not by default */
     Format format;                      /* --format, else from the suffix of --output, else text */
     const char *output;                 /* NULL: stdout */
-    bool check, help, version, deterministic, gantt, skip_timed, map, study;
+    bool check, help, version, deterministic, gantt, skip_timed, map, study, summary;
     const char *hw;                     /* profile name or path; default h100 */
     uint64_t seed, seeds, rescale_rows;
     OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;  /* splits 0: auto */
@@ -71,6 +73,8 @@ typedef struct {
     QueryPacking packing;
     MergeOrder merge;
     const char *trace;                  /* NULL unless given */
+    const char *counters, *timings;     /* CSV files; NULL: the built-in measurements */
+    const char *kernel, *counter;       /* what is shown; NULL: all */
     const char *operand;                /* the positional argument (attn ALGO), or NULL */
 } Options;
 
@@ -90,6 +94,7 @@ typedef struct {
     bool output_is_directory;               /* -o DIR: no format is inferred from its suffix */
     const char *operand;                    /* "algorithm"; NULL: the program takes no positional argument */
     const char *const *operand_choices;     /* NULL-terminated */
+    bool operand_optional;                  /* without it Options.operand is NULL */
 } ProgramSpec;
 
 /* Reads argv[1..argc). On --help or --version it stops there with the flag set and succeeds. */

@@ -80,10 +80,13 @@ attn_case(walk_too_long 3 "the walk is too long: 4294967296 tile pairs, at most 
           fa2 --seqlen 1m --block-q 16 --block-k 16)
 attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLOP, at most [0-9]+; [^\n]*"
           fa2 --mode numeric --seqlen 768k --head-dim 1)
-attn_case(simulated_is_missing 3 "fa2_forward: the simulated L2 is not part of this version; allowed: none, ideal" fa2 --l2 simulated)
 attn_case(decode_backward 3 "decode has no backward pass[^\n]*" decode --pass bwd)
 attn_case(parts_do_not_fit 3 "decode_combine: tile [A-Za-z ]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of 65536 are left"
           decode --seqlen 1 --seqlen-k 1k --head-dim 128 --splits 8192)
+attn_case(too_long_for_l2 3 "fa2_forward: a head moves more than 33554432 tiles, too many for the simulated L2; [^\n]*"
+          fa2 --l2 simulated --seqlen 1m --block-q 128 --block-k 128)
+attn_case(too_many_for_l2 3 "fa2_forward: the launch moves [0-9]+ tiles, the simulated L2 follows at most 268435456; [^\n]*"
+          fa2 --l2 simulated --heads 65536 --seqlen 8k)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8: fa2 --pass fwd can only be counted; fa3 computes its forward pass in FP8" fa2 --mode numeric --dtype fp8)
 attn_case(quantise_of_fa3 2 "--quantise: not allowed with fa2 --pass fwd --dtype fp8; only the forward pass of fa3 with --dtype fp8 has it"
@@ -116,7 +119,7 @@ cli_case(attn_closed_pipe PROGRAM attn EXIT 4
          STDERR "cannot write standard output: ")
 # A file that was there stays as it was when the run fails.
 cli_case(attn_keeps_old_file PROGRAM attn EXIT 3
-         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --l2 simulated -o a.json; code=$?; \
+         SCRIPT "echo old >a.json; \"$PROGRAM\" fa2 --heads 65536 --seqlen 8k --l2 simulated -o a.json; code=$?; \
                  test \"$(cat a.json)\" = old && test \"$(ls)\" = a.json && exit $code"
          STDERR "the simulated L2")
 
@@ -124,6 +127,17 @@ cli_case(attn_keeps_old_file PROGRAM attn EXIT 3
 set(zeros "hbm_read_elements +0 +0 +ok.*matmul_flops +FLOP +0 +0 +ok.*sram_peak_bytes +bytes +0")
 cli_case(attn_batch_zero PROGRAM attn ARGS fa2 --batch 0 STDOUT "${zeros}")
 cli_case(attn_no_queries PROGRAM attn ARGS fa2 --seqlen 0 --seqlen-k 5 STDOUT "${zeros}")
+# A simulated L2: what fits is read once, what does not more often; between the two, or the program ends with 1.
+cli_case(attn_l2_fits PROGRAM attn ARGS fa2 --hw h200 --heads 16 --seqlen 1k --head-dim 128 --l2 simulated
+         STDOUT "hbm_read_bytes +bytes +12,582,912 *\n.*fa2_forward +30.00 +128 +71.303 +82.35 +12.583 +1.000 +0.000 +4.260")
+cli_case(attn_l2_wave_cuts_heads PROGRAM attn ARGS fa2 --hw h200 --heads 16 --seqlen 16k --head-dim 128 --l2 simulated
+         STDOUT "hbm_read_bytes +bytes +260,046,848 *\n.*fa2_forward +30.00 +264 +17,246.978 +98.49 +260.047 +1.292 +60.056 +8.102")
+cli_case(attn_l2_backward PROGRAM attn ARGS fa2 --hw h200 --heads 16 --seqlen 4k,8k --head-dim 128 --pass bwd --causal --l2 simulated
+         STDOUT "4,096 +fa2_bwd_dot .*8,192 +fa2_bwd_convert ")
+cli_case(attn_l2_unlimited PROGRAM attn ARGS standard --hw unbounded --seqlen 1k --l2 simulated STDOUT "standard_pv +unlimited ")
+cli_case(attn_l2_nothing PROGRAM attn ARGS fa2 --batch 0 --l2 simulated STDOUT "fa2_forward ")
+cli_case(attn_l2_numeric PROGRAM attn ARGS fa2 --mode numeric --seqlen 100 --heads 2 --l2 simulated STDOUT "max_abs_O")
+cli_case(attn_l2_timed PROGRAM attn ARGS fa4 --hw b200 --mode time --seqlen 4k --heads 8 --head-dim 128 --l2 simulated STDOUT "fa4_forward ")
 cli_case(attn_unbounded PROGRAM attn ARGS fa2 --hw unbounded --block-q 1000 --block-k 1000 --seqlen 10k
          STDOUT "matmul_flops +FLOP +26,843,545,600 ")
 cli_case(attn_causal_is_short PROGRAM attn

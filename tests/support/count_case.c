@@ -24,12 +24,13 @@ bool count_walk_decode(AttentionRun *run, const CountCase *c, DecodeOptions deco
 void count_case_name(const CountCase *c, char *text, size_t size)
 {
     static const char *const masks[] = {"no mask", "causal", "causal-top-left"};
+    static const char *const l2_names[] = {"none", "ideal", "simulated"};
     const AttentionShape *s = &c->shape;
     snprintf(text, size,
              "%s B=%" PRIu64 " H=%" PRIu64 "/%" PRIu64 " Nq=%" PRIu64 " Nk=%" PRIu64 " d=%" PRIu64 " Br=%u Bc=%u %s "
              "window %" PRId64 ",%" PRId64 " %s l2 %s",
              c->algorithm->name, s->batch, s->heads, s->kv_heads, s->seqlen_q, s->seqlen_k, s->head_dim, c->tiles.Br, c->tiles.Bc,
-             masks[s->mask], s->window_left, s->window_right, element_name(s->dtype), c->l2 == L2_IDEAL ? "ideal" : "none");
+             masks[s->mask], s->window_left, s->window_right, element_name(s->dtype), l2_names[c->l2]);
 }
 
 uint64_t random_between(uint64_t *state, uint64_t low, uint64_t high)

@@ -1,0 +1,142 @@
+/* silicon_dram.c - see silicon_dram.h. */
+#include "silicon_dram.h"
+
+#include "algos/run.h"
+
+#include <string.h>
+
+/* What a launch is here. */
+typedef struct {
+    DramFamily family;
+    DramLaunch launch;
+    const Algorithm *algorithm;
+    const char *kernel;             /* its name in the ledger */
+    uint32_t wide_Br, wide_Bc;      /* tiles for d > 64 */
+    uint32_t narrow_Br, narrow_Bc;  /* and up to 64 */
+    uint32_t blocks_per_sm;         /* 0: by occupancy */
+} Stand;
+
+static const Stand stands[] = {
+    {DRAM_FLASH, DRAM_FORWARD, &algorithm_fa2, "fa2_forward", 128, 64, 128, 128, 2},
+    {DRAM_FLASH, DRAM_DECODE, &algorithm_fa2, "fa2_forward", 64, 128, 64, 128, 2},
+    {DRAM_FLASH, DRAM_DOT, &algorithm_fa2, "fa2_bwd_dot", 64, 128, 128, 128, 0},
+    {DRAM_FLASH, DRAM_BACKWARD, &algorithm_fa2, "fa2_bwd", 64, 128, 128, 128, 0},
+    {DRAM_FLASH, DRAM_CONVERT, &algorithm_fa2, "fa2_bwd_convert", 64, 128, 128, 128, 0},
+    {DRAM_CUDNN, DRAM_FORWARD, &algorithm_fa3, "fa3_forward", 128, 128, 128, 128, 1},
+    {DRAM_CUDNN, DRAM_DECODE, &algorithm_fa3, "fa3_forward", 128, 128, 128, 128, 1},
+    {DRAM_CUDNN, DRAM_DOT, &algorithm_fa2, "fa2_bwd_dot", 64, 128, 128, 128, 0},
+    {DRAM_CUDNN, DRAM_BACKWARD, &algorithm_fa2, "fa2_bwd", 64, 128, 128, 128, 0},
+    {DRAM_CUDNN, DRAM_CONVERT, &algorithm_fa2, "fa2_bwd_convert", 64, 128, 128, 128, 0},
+    {DRAM_STANDARD, DRAM_QK, &algorithm_standard, "standard_qk", 128, 128, 128, 128, 1},
+    {DRAM_STANDARD, DRAM_SOFTMAX, &algorithm_standard, "standard_softmax", 128, 128, 128, 128, 1},
+    {DRAM_STANDARD, DRAM_PV, &algorithm_standard, "standard_pv", 128, 128, 128, 128, 1},
+};
+
+static const Stand *stand_of(const DramProblem *problem)
+{
+    for (size_t i = 0; i < sizeof stands / sizeof stands[0]; i++)
+        if (stands[i].family == problem->family && stands[i].launch == problem->launch) return &stands[i];
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------- names of the file */
+
+bool silicon_dram_find(const char *kernel, const char *pass, const char *launch, DramFamily *family, DramLaunch *which)
+{
+    static const struct {
+        const char *kernel, *pass, *part;       /* part of the launch's name; "": any */
+        DramFamily family;
+        DramLaunch launch;
+    } names[] = {
+        {"flash", "fwd", "", DRAM_FLASH, DRAM_FORWARD},
+        {"flash", "bwd", "dot_do_o", DRAM_FLASH, DRAM_DOT},
+        {"flash", "bwd", "seqk_parallel", DRAM_FLASH, DRAM_BACKWARD},
+        {"flash", "bwd", "convert_dq", DRAM_FLASH, DRAM_CONVERT},
+        {"cudnn", "fwd", "", DRAM_CUDNN, DRAM_FORWARD},
+        {"cudnn", "bwd", "dot_do_o", DRAM_CUDNN, DRAM_DOT},
+        {"cudnn", "bwd", "convert_dq", DRAM_CUDNN, DRAM_CONVERT},
+        {"cudnn", "bwd", "", DRAM_CUDNN, DRAM_BACKWARD},
+        {"std_qk", "fwd", "", DRAM_STANDARD, DRAM_QK},
+        {"std_softmax", "fwd", "", DRAM_STANDARD, DRAM_SOFTMAX},
+        {"std_pv", "fwd", "", DRAM_STANDARD, DRAM_PV},
+        {"flash_decode", "fwd", "splitkv_kernel", DRAM_FLASH, DRAM_DECODE},
+        {"cudnn_decode", "fwd", "kernel0", DRAM_CUDNN, DRAM_DECODE},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i].kernel, kernel) != 0 || strcmp(names[i].pass, pass) != 0 || strstr(launch, names[i].part) == NULL) continue;
+        *family = names[i].family;
+        *which = names[i].launch;
+        return true;
+    }
+    return false;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- prediction */
+
+static AttentionShape shape_of(const DramProblem *p)
+{
+    AttentionShape shape = attention_shape(p->seqlen_q, p->head_dim);
+    shape.batch = p->batch;
+    shape.heads = p->heads;
+    shape.kv_heads = p->kv_heads;
+    shape.seqlen_k = p->seqlen_k;
+    shape.mask = p->causal ? MASK_CAUSAL : MASK_NONE;
+    return shape;
+}
+
+/* One pass under one model of L2. */
+static bool run_pass(AttentionRun *run, const Stand *stand, const AttentionShape *shape, L2Model l2, const Profile *h200, Alloc *alloc,
+                     Status *status)
+{
+    const bool narrow = shape->head_dim <= 64, backward = stand->launch >= DRAM_DOT && stand->launch <= DRAM_CONVERT;
+    const TileSize tiles = narrow ? (TileSize){stand->narrow_Br, stand->narrow_Bc} : (TileSize){stand->wide_Br, stand->wide_Bc};
+    RunSetup setup = {.algorithm = stand->algorithm, .profile = h200, .config = {.mode = MODE_COUNT, .l2 = l2}};
+    setup.config.l2_order.blocks_per_sm = stand->blocks_per_sm;
+    if (!backward) setup.tiles = tiles;
+    if (!attention_run_prepare(run, &setup, shape, alloc, status)) return false;
+    run->attention.last_keys_first = true;
+    if (!backward) return attention_run_forward(run);
+    return attention_run_prepare_backward(run, tiles, (BackwardVariant){0}) && attention_run_backward(run);
+}
+
+static const LaunchRecord *launch_named(const Machine *machine, const char *kernel)
+{
+    for (uint32_t i = 0; i < machine->launch_count; i++)
+        if (strcmp(machine->launches[i].kernel, kernel) == 0) return &machine->launches[i];
+    return NULL;
+}
+
+/* HBM reads and L2 reads of a launch, by the ledger. */
+static void add_up(const Machine *machine, const LaunchRecord *launch, uint64_t *read, uint64_t *asked)
+{
+    *read = *asked = 0;
+    for (uint32_t i = 0; i < launch->row_count; i++) {
+        const LedgerRow *row = &machine->ledger[launch->first_row + i];
+        *read += row->traffic.hbm_read * element_bytes(row->tensor->type);
+        *asked += row->traffic.l2_to_sm * element_bytes(row->tensor->type);
+    }
+}
+
+bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, DramBytes *bytes)
+{
+    const Stand *stand = stand_of(problem);
+    const AttentionShape shape = shape_of(problem);
+    Profile h200;
+    AttentionRun run = {0};
+    *bytes = (DramBytes){0};
+    if (stand == NULL) return status_fail(status, STATUS_USAGE, "no kernel stands for launch %d of family %d", (int)problem->launch, (int)problem->family);
+    if (!profile_load("h200", alloc, &h200, status)) return false;
+    bool ok = run_pass(&run, stand, &shape, L2_IDEAL, &h200, alloc, status);
+    const LaunchRecord *launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
+    if (launch != NULL) add_up(&run.machine, launch, &bytes->once, &bytes->asked);
+    attention_run_free(&run);
+    ok = ok && run_pass(&run, stand, &shape, L2_SIMULATED, &h200, alloc, status);
+    launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
+    if (launch != NULL) {
+        add_up(&run.machine, launch, &bytes->read, &bytes->asked);
+        bytes->written = launch->l2.written_back_bytes;
+        bytes->dirty = launch->l2.dirty_bytes;
+    }
+    attention_run_free(&run);
+    return ok && status_ok(status);
+}

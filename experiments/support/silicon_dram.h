@@ -1,0 +1,61 @@
+/* silicon_dram.h - what HBM of an H200 reads and writes during one launch, predicted with the simulated L2 (§2.4, §4.5).
+ *
+ * The rows of hw_profiles/measured/h200_counters.csv name a kernel of a library; this says which kernel of algos/ does the same work
+ * with which tiles, walks it on the profile h200 and lets its blocks run through the cache of sim/l2_cache.h in the order in which the chip
+ * hands them out. Caches are empty when a launch begins, as under the profiler, and what has not been written back when it ends is
+ * not counted: an L2 of 60 MiB keeps a good part of what a launch wrote.
+ *
+ *     family, launch             stands for                                           tiles, blocks on an SM
+ *     flash, forward             flash_fwd_kernel                                     d <= 64: 128 x 128, else 128 x 64; two; last keys first
+ *     flash, backward            flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel         d <= 64: 128 x 128, else 64 x 128; one
+ *     flash, dot and convert     flash_bwd_dot_do_o_kernel, flash_bwd_convert_dq_kernel
+ *     flash, decode              flash_fwd_splitkv_kernel: its reads only
+ *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128 on 132 persistent blocks; backward as flash
+ *     standard, qk, softmax, pv  cuBLAS, PyTorch's softmax, cuBLAS
+ *
+ * Left out: spilled registers (flash forward stores many times its output to L2), split keys, swizzled tile orders, and whatever makes the
+ * chip's replacement another than LRU.
+ */
+#ifndef ATTNLAB_SILICON_DRAM_H
+#define ATTNLAB_SILICON_DRAM_H
+
+#include "sim/alloc.h"
+#include "sim/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { DRAM_FLASH, DRAM_CUDNN, DRAM_STANDARD } DramFamily;
+
+typedef enum {
+    DRAM_FORWARD, DRAM_DECODE,
+    DRAM_DOT, DRAM_BACKWARD, DRAM_CONVERT,  /* the three kernels of a backward pass: D and zeroed sums; gradients; dQ to BF16 */
+    DRAM_QK, DRAM_SOFTMAX, DRAM_PV          /* the three of standard attention */
+} DramLaunch;
+
+/* One launch. BF16. */
+typedef struct {
+    DramFamily family;
+    DramLaunch launch;
+    uint64_t batch, heads, kv_heads, seqlen_q, seqlen_k, head_dim;
+    bool causal;
+} DramProblem;
+
+/* Family and launch by the columns `kernel`, `pass` and `launch` of the file; false for a launch that no kernel here stands for (PyTorch's
+ * elementwise kernels, the combination of split keys). */
+bool silicon_dram_find(const char *kernel, const char *pass, const char *launch, DramFamily *family, DramLaunch *which);
+
+/* Bytes. */
+typedef struct {
+    uint64_t read;              /* the counter dram_read_bytes */
+    uint64_t written;           /* the counter dram_write_bytes: before the launch ends */
+    uint64_t dirty;             /* written by the launch and still in L2 when it ends */
+    uint64_t once;              /* what a perfect L2 reads: each byte once */
+    uint64_t asked;             /* what the SMs read from L2 */
+} DramBytes;
+
+/* Some seconds at most for the rows of the file. Errors: those of a walk (attention_run_forward), and STATUS_USAGE for a pair of family and
+ * launch that is none of the table. */
+bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, DramBytes *bytes);
+
+#endif
