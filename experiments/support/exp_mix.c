@@ -2,8 +2,7 @@
 #include "exp_mix.h"
 #include "h200_exp.h"
 
-#include "sim/cost.h"
-#include "sim/ops.h"
+#include <stddef.h>
 
 enum { ELEMENTS = 16, LANES = 32, SCHEDULERS = 4, ALL_WARPS = H200_WARP_COUNTS - 1 };
 
@@ -43,49 +42,4 @@ ExpMixModel exp_mix_counted(void)
                          .polynomial = H200_POLY_INSTRUCTIONS,
                          .mufu = H200_MUFU_INSTRUCTIONS,
                          .loop = H200_LOOP_INSTRUCTIONS};
-}
-
-/* ----------------------------------------------------------------------------------------------------------------- machine */
-
-typedef struct {
-    uint32_t warps, k;
-} Mix;
-
-static void mix_block(Block *b, const void *arguments, uint64_t index)
-{
-    const Mix *mix = arguments;
-    const uint32_t rows = LANES * mix->warps;
-    Stream *w = stream(b, "warps", mix->warps);
-    Tile *x = register_tile(b, "x", ELEMENT_F32, rows, ELEMENTS);
-    Rows *base = row_vector(b, "base", ELEMENT_F32, rows);
-    (void)index;
-    w->poly_sixteenths = mix->k;
-    w->flush_to_zero = true;
-    fill(w, x, rows, ELEMENTS, 0.0);
-    fill(w, base, rows, 1, 0.0);
-    exp_rows(w, x, x, base);
-}
-
-typedef struct {
-    const Profile *chip;
-    uint64_t clocks;
-} Watch;
-
-static void watch(void *observer, const Event *event)
-{
-    Watch *const seen = observer;
-    if (event->operation == OP_EXP_ROWS) seen->clocks = operation_cost(seen->chip, event).hold;
-}
-
-bool exp_mix_machine(uint64_t *clocks, const Profile *chip, uint32_t warps, uint32_t k, Alloc *alloc, Status *status)
-{
-    Watch seen = {.chip = chip};
-    Machine machine;
-    const Mix mix = {warps, k};
-    const Kernel kernel = {.name = "exp_mix", .instruction = TENSOR_MMA_SYNC, .threads = LANES * warps, .registers_per_thread = 32, .run = mix_block};
-    machine_init(&machine, chip, (MachineConfig){.mode = MODE_COUNT, .observe = watch, .observer = &seen}, alloc, status);
-    const bool ok = launch(&machine, &kernel, (Grid){1, 1, 1}, &mix);
-    *clocks = seen.clocks;
-    machine_free(&machine);
-    return ok;
 }

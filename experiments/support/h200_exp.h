@@ -1,6 +1,6 @@
 /* h200_exp.h - exponentials of one NVIDIA H200, measured, that s5_2_poly_exp prints beside its models.
  *
- * The numbers of hw_profiles/measured/h200_exp_mix.csv, h200_exp_warps.csv and h200_mufu.csv, whose README.md says how they were measured;
+ * The numbers of hw_profiles/measured/h200_exp_mix.csv, h200_exp_warps.csv and h200_micro.csv, whose README.md says how they were measured;
  * tests/test_exp_mix.c compares them.
  */
 #ifndef ATTNLAB_H200_EXP_H
