@@ -1,12 +1,15 @@
 /* algorithm.c - the table of algorithms, block sizes, and the bridge to the closed forms. See algorithm.h. */
 #include "algorithm.h"
+#include "fp8.h"
+#include "decode.h"
 
+#include "sim/hadamard.h"
 #include "sim/suggest.h"
 
 #include <string.h>
 
 static const Algorithm *const algorithms[] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa1_shipped, &algorithm_fa2, &algorithm_fa3,
-                                            &algorithm_fa4};
+                                            &algorithm_fa4, &algorithm_decode};
 
 size_t algorithm_count(void) { return sizeof algorithms / sizeof algorithms[0]; }
 
@@ -132,10 +135,27 @@ CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a,
     return counted;
 }
 
+static CountedFp8 counted_fp8(const AttentionShape *s)
+{
+    static const CountedScales scales[] = {[SCALE_NONE] = COUNTED_SCALE_NONE, [SCALE_TENSOR] = COUNTED_SCALE_TENSOR, [SCALE_BLOCK] = COUNTED_SCALE_BLOCK,
+                                           [SCALE_ROW] = COUNTED_SCALE_ROW};
+    const bool codes = attention_quantises(s);
+    return (CountedFp8){.operands = is_fp8(s->dtype),
+                        .codes = codes,
+                        .scales = scales[s->fp8.scales],
+                        .rotate_qk = s->fp8.rotation != ROTATE_NONE,
+                        .rotate_v = s->fp8.rotation == ROTATE_QKV,
+                        .prepass = s->fp8.prepass,
+                        .stages = hadamard_stages((uint32_t)s->head_dim),
+                        .maxima_at_once = FP8_MAXIMA_AT_ONCE,
+                        .source_bytes = element_bytes(codes ? s->fp8.source : s->dtype)};
+}
+
 CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, const Machine *machine)
 {
     const AttentionShape *s = &a->shape;
     const Geometry geometry = geometry_of(algorithm, a);
+    const DecodePlan plan = algorithm == &algorithm_decode ? decode_plan(a, machine->profile->sm_count) : (DecodePlan){0};
     return (CountedProblem){
         .batch = s->batch,
         .heads = s->heads,
@@ -156,5 +176,9 @@ CountedProblem counted_problem(const Algorithm *algorithm, const Attention *a, c
         .dropout = s->dropout_source != DROPOUT_NONE,
         .stored_mask = a->Z != NULL,
         .writes_mask = s->dropout_source == DROPOUT_STORED,
+        .fp8 = counted_fp8(s),
+        .splits = plan.splits,
+        .packed = plan.group > 1,
+        .merged_by_tree = a->decode.merge == MERGE_TREE,
     };
 }

@@ -43,7 +43,7 @@ typedef struct Algorithm {
     bool (*backward_closed_form)(const CountedBackward *problem, ClosedForm *form, Status *status);
 } Algorithm;
 
-extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2, algorithm_fa3, algorithm_fa4;
+extern const Algorithm algorithm_standard, algorithm_fa1, algorithm_fa1_shipped, algorithm_fa2, algorithm_fa3, algorithm_fa4, algorithm_decode;
 
 size_t algorithm_count(void);
 const Algorithm *algorithm_at(size_t index);

@@ -8,7 +8,8 @@
 AttentionShape attention_shape(uint64_t N, uint64_t d)
 {
     return (AttentionShape){.batch = 1, .heads = 1, .kv_heads = 1, .seqlen_q = N, .seqlen_k = N, .head_dim = d, .mask = MASK_NONE,
-                            .window_left = -1, .window_right = -1, .softmax_scale = d ? 1.0 / sqrt((double)d) : 1.0, .dtype = ELEMENT_BF16};
+                            .window_left = -1, .window_right = -1, .softmax_scale = d ? 1.0 / sqrt((double)d) : 1.0, .dtype = ELEMENT_BF16,
+                            .fp8 = {.p_log2_scale = 8, .source = ELEMENT_BF16}};
 }
 
 bool attention_check(const AttentionShape *s, Status *status)
@@ -28,6 +29,10 @@ bool attention_check(const AttentionShape *s, Status *status)
     if (s->dropout.offset >= UINT32_C(1) << 31)
         return status_fail(status, STATUS_USAGE, "dropout offset %" PRIu32 " is not allowed; expected 0 to %" PRIu32, s->dropout.offset,
                            (UINT32_C(1) << 31) - 1);
+    if (!is_fp8(s->dtype) && (s->fp8.scales != SCALE_NONE || s->fp8.rotation != ROTATE_NONE))
+        return status_fail(status, STATUS_USAGE, "scales and rotation are for FP8; the type is %s", element_name(s->dtype));
+    if (s->fp8.p_log2_scale > 8)
+        return status_fail(status, STATUS_USAGE, "P times 2^%u leaves the range of E4M3, 448; expected 2^0 to 2^8", s->fp8.p_log2_scale);
     if (!isfinite(s->softmax_scale)) return status_fail(status, STATUS_USAGE, "the softmax scale must be finite");
     return true;
 }
@@ -44,16 +49,41 @@ Band attention_band(const AttentionShape *s)
     return band;
 }
 
+/* What the passes that round an operand write. */
+static void init_quantised(QuantisedOperand *x, Machine *machine, const AttentionShape *s, uint64_t heads, uint64_t rows, uint64_t block_rows, bool summed,
+                           const char *const names[4])
+{
+    const ScaleGranularity scales = summed && s->fp8.scales == SCALE_ROW ? SCALE_BLOCK : s->fp8.scales;
+    x->codes = machine_tensor(machine, names[0], s->dtype, s->batch, heads, rows, s->head_dim);
+    if (scales == SCALE_NONE) return;
+    const uint64_t count = scales == SCALE_TENSOR ? 1 : quantised_scales(scales, rows, block_rows);
+    x->descale = machine_tensor(machine, names[1], ELEMENT_F32, s->batch, heads, count, 1);
+    if (scales != SCALE_TENSOR) return;
+    x->block_maxima = machine_tensor(machine, names[2], ELEMENT_F32, s->batch, heads, ceil_div(rows, block_rows), 1);
+    x->maximum = machine_tensor(machine, names[3], ELEMENT_F32, s->batch, heads, 1, 1);
+}
+
+static void init_operands(Attention *a, Machine *machine)
+{
+    static const char *const names[3][4] = {{"Q8", "sQ", "maxima Q", "max Q"}, {"K8", "sK", "maxima K", "max K"}, {"V8", "sV", "maxima V", "max V"}};
+    const AttentionShape *s = &a->shape;
+    if (!attention_quantises(s)) return;
+    init_quantised(&a->q8, machine, s, s->heads, s->seqlen_q, a->Br, false, names[0]);
+    init_quantised(&a->k8, machine, s, s->kv_heads, s->seqlen_k, a->Bc, false, names[1]);
+    init_quantised(&a->v8, machine, s, s->kv_heads, s->seqlen_k, a->Bc, true, names[2]);
+}
+
 bool attention_init(Attention *a, Machine *machine, const AttentionShape *shape, uint32_t Br, uint32_t Bc)
 {
     if (!attention_check(shape, machine->status)) return false;
-    const ElementType type = shape->dtype;
+    const ElementType type = attention_quantises(shape) ? shape->fp8.source : shape->dtype;
     *a = (Attention){.shape = *shape, .Br = Br, .Bc = Bc, .band = attention_band(shape),
                      .statistic = type == ELEMENT_F64 ? ELEMENT_F64 : ELEMENT_F32};
     a->Q = machine_tensor(machine, "Q", type, shape->batch, shape->heads, shape->seqlen_q, shape->head_dim);
     a->K = machine_tensor(machine, "K", type, shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim);
     a->V = machine_tensor(machine, "V", type, shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim);
     a->O = machine_tensor(machine, "O", type, shape->batch, shape->heads, shape->seqlen_q, shape->head_dim);
+    init_operands(a, machine);
     if (shape->dropout_source == DROPOUT_STORED || shape->dropout_source == DROPOUT_GIVEN)
         a->Z = machine_tensor(machine, "Z", ELEMENT_U8, shape->batch, shape->heads, shape->seqlen_q, shape->seqlen_k);
     return status_ok(machine->status);
@@ -116,10 +146,14 @@ static BlockRange blocks_meeting(int64_t first, int64_t end, uint64_t count, uin
     return to > from ? (BlockRange){from / size, ceil_div(to, size)} : (BlockRange){0, 0};
 }
 
+BlockRange key_blocks_of_queries(const Attention *a, uint64_t first, uint64_t last)
+{
+    return blocks_meeting((int64_t)first + a->band.low, (int64_t)last + a->band.high + 1, a->shape.seqlen_k, a->Bc);
+}
+
 BlockRange visible_key_blocks(const Attention *a, uint64_t i)
 {
-    const int64_t first = (int64_t)(i * a->Br), last = first + live_rows(a, i) - 1;
-    return blocks_meeting(first + a->band.low, last + a->band.high + 1, a->shape.seqlen_k, a->Bc);
+    return key_blocks_of_queries(a, i * a->Br, i * a->Br + live_rows(a, i) - 1);
 }
 
 BlockRange visible_query_blocks(const Attention *a, uint64_t j)

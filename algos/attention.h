@@ -13,6 +13,7 @@
 #include "sim/machine.h"
 #include "sim/checked.h"
 #include "sim/ops.h"
+#include "sim/quantise.h"
 
 typedef enum { MASK_NONE, MASK_CAUSAL, MASK_CAUSAL_TOP_LEFT } MaskKind;
 
@@ -27,6 +28,26 @@ typedef enum {
     DROPOUT_GIVEN           /* they are in HBM already (tests) */
 } DropoutSource;
 
+/* Which operands are multiplied by a random-sign Hadamard matrix J before they are rounded (§4.4); each K/V head has its own, and the query heads that
+ * share it use it too. */
+typedef enum {
+    ROTATE_NONE,
+    ROTATE_QK,              /* (Q J)(K J)ᵀ = Q Kᵀ: nothing is to be undone */
+    ROTATE_QKV              /* also V, and O is rotated back: P (V J) Jᵀ = P V (exercise 8) */
+} Rotation;
+
+/* How operands get into FP8. FlashAttention-3 only, and only when dtype is an FP8 type. */
+typedef struct {
+    ScaleGranularity scales;    /* one scale per head and tensor; per block of Br (Q) or Bc (K, V) rows; per row of Q and K (V: per block, because a
+                                 * row of V is summed over: its scale cannot be taken out of P V) */
+    Rotation rotation;
+    bool prepass;               /* rotating and rounding are kernels of their own, counted; else they are part of whatever wrote Q, K and V (a projection's
+                                 * epilogue, RoPE), which has them in registers: nothing of it is counted here */
+    uint64_t seed;              /* of the rotation's signs */
+    uint32_t p_log2_scale;      /* P, in [0, 1], is stored as 2^this P: 8 in the shipped kernel, 256 <= 448 */
+    ElementType source;         /* of Q, K, V before rounding, and of O, if anything is scaled or rotated; else O has the FP8 type too */
+} Fp8Options;
+
 typedef struct {
     uint64_t batch, heads, kv_heads;        /* kv_heads divides heads */
     uint64_t seqlen_q, seqlen_k;            /* N_q, N_k; may be 0 */
@@ -35,15 +56,24 @@ typedef struct {
     int64_t window_left, window_right;      /* -1: unbounded */
     double softmax_scale;                   /* what S is multiplied by; 1/sqrt(d) by default */
     ElementType dtype;                      /* of Q, K, V, O and of P as a tensor-core operand */
+    Fp8Options fp8;
     DropoutSource dropout_source;
     Dropout dropout;                        /* p, seed, offset */
 } AttentionShape;
 
-/* One head, N x N, BF16, no mask, scale 1/sqrt(d). */
+/* One head, N x N, BF16, no mask, scale 1/sqrt(d); if dtype becomes FP8: no scales, no rotation, P times 2^8, sources in BF16. */
 AttentionShape attention_shape(uint64_t N, uint64_t d);
 
 /* STATUS_USAGE with the reason if the shape is no problem at all: heads not a multiple of kv_heads, d outside 1..512, ... */
 bool attention_check(const AttentionShape *shape, Status *status);
+
+static inline bool is_fp8(ElementType type) { return type == ELEMENT_E4M3 || type == ELEMENT_E5M2; }
+
+/* Whether Q, K and V come in another type, to be scaled or rotated into FP8. */
+static inline bool attention_quantises(const AttentionShape *shape)
+{
+    return is_fp8(shape->dtype) && (shape->fp8.scales != SCALE_NONE || shape->fp8.rotation != ROTATE_NONE);
+}
 
 /* Mask and window together: query i sees keys i + low .. i + high. Never wider than the matrix. */
 Band attention_band(const AttentionShape *shape);
@@ -73,6 +103,34 @@ typedef struct {
     uint32_t rescale_ppm;       /* without data: millionths of the key blocks that rescale; the first always does */
 } Fa4Options;
 
+/* An operand rounded to FP8 by a pass before attention. */
+typedef struct {
+    Tensor *codes;                          /* as Q (K, V), in the FP8 type */
+    Tensor *descale;                        /* what multiplies codes back: [batch, heads, scales]; NULL without scales */
+    Tensor *block_maxima, *maximum;         /* a scale per tensor: largest magnitudes of its blocks, and of all */
+} QuantisedOperand;
+/* Which query heads share a tile when decoding: those of one K/V head, stacked as rows, row = query x group + head of the group. */
+typedef enum {
+    PACK_ONE_QUERY,         /* stacked when there is one query (FlashAttention-2: a reshape) */
+    PACK_ALWAYS,            /* any number of queries (FlashAttention-3) */
+    PACK_NEVER,
+    PACK_RULES
+} QueryPacking;
+
+/* How the parts of a split sequence are put together. */
+typedef enum {
+    MERGE_SEQUENTIAL,       /* their weights first, then one part after the other (as shipped) */
+    MERGE_TREE,             /* two at a time, as a binary tree */
+    MERGE_ORDERS
+} MergeOrder;
+
+/* Decoding. Default: as FlashAttention-2 ships it. */
+typedef struct {
+    uint32_t splits;        /* parts of the key sequence; 0: by FlashAttention-2's rule for this chip */
+    QueryPacking packing;
+    MergeOrder merge;
+} DecodeOptions;
+
 /* A problem laid out in a machine's HBM, with its block sizes. */
 typedef struct {
     AttentionShape shape;
@@ -80,6 +138,7 @@ typedef struct {
     Band band;
     ElementType statistic;                  /* accumulators and statistics: float32, float64 for float64 inputs */
     Tensor *Q, *K, *V, *O;
+    QuantisedOperand q8, k8, v8;            /* all NULL unless attention_quantises() */
     Tensor *L;                              /* logsumexp, N_q x 1 per head; only algorithms that keep it create it */
     Tensor *P;                              /* N_q x N_k; only standard attention keeps it */
     Tensor *Z;                              /* keep mask, N_q x N_k bytes; NULL unless stored or given */
@@ -89,6 +148,7 @@ typedef struct {
     bool last_keys_first;   /* fa2's forward visits its key blocks last to first, as shipped; default: first to last, as listed */
     Fa3Options fa3;
     Fa4Options fa4;
+    DecodeOptions decode;
 } Attention;
 
 /* Creates Q, K, V and O in the machine. Fails (status of the machine) if the shape is refused or does not fit. */
@@ -112,6 +172,8 @@ typedef struct {
 
 /* The key blocks of which some key is visible to some row of query block i; the others are neither read nor computed (§2.5). */
 BlockRange visible_key_blocks(const Attention *a, uint64_t i);
+/* The same for queries first .. last. */
+BlockRange key_blocks_of_queries(const Attention *a, uint64_t first, uint64_t last);
 /* The query blocks of which some row sees some key of key block j. */
 BlockRange visible_query_blocks(const Attention *a, uint64_t j);
 

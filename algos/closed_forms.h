@@ -16,6 +16,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* FlashAttention-3 with FP8 operands. */
+typedef enum { COUNTED_SCALE_NONE, COUNTED_SCALE_TENSOR, COUNTED_SCALE_BLOCK, COUNTED_SCALE_ROW } CountedScales;
+typedef struct {
+    bool operands;                      /* of one byte: V is transposed, P has a scale of its own */
+    bool codes;                         /* Q, K, V came in another type */
+    CountedScales scales;
+    bool rotate_qk, rotate_v;
+    bool prepass;                       /* rounding is launches of its own */
+    uint64_t stages;                    /* of a butterfly: log2 of the largest power of two that divides d */
+    uint64_t source_bytes;              /* of Q, K, V before, and of O */
+    uint64_t maxima_at_once;            /* of blocks, compared by the kernel that finds the maximum of all */
+} CountedFp8;
+
 typedef struct {
     uint64_t batch, heads, kv_heads;
     uint64_t Nq, Nk, d;
@@ -29,6 +42,10 @@ typedef struct {
     bool dropout;                       /* the keep mask is regenerated from its seed ... */
     uint64_t kept_references;           /* FlashAttention-4: rows x key blocks, all heads, at which l and O were not rescaled: given by the data */
     bool stored_mask, writes_mask;      /* ... or read from HBM, one byte per element; the forward writes it first */
+    CountedFp8 fp8;
+    uint64_t splits;                    /* decoding: parts of the key sequence, ceil(Tc / splits) key blocks each; 0 or 1: unsplit */
+    bool packed;                        /* decoding: the query heads of a K/V head are rows of one tile, row = query x group + head */
+    bool merged_by_tree;                /* decoding: parts are merged two at a time */
 } CountedProblem;
 
 /* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for
@@ -58,12 +75,18 @@ bool closed_form_standard(const CountedProblem *problem, ClosedForm *form, Statu
 bool closed_form_fa1(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Algorithm 1 as listed */
 bool closed_form_fa1_shipped(const CountedProblem *problem, ClosedForm *form, Status *status);
 bool closed_form_fa2(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Dao 2023, Algorithm 1 */
+bool closed_form_fa3(const CountedProblem *problem, ClosedForm *form, Status *status);          /* Shah 2024; FP8: closed_forms_fp8.c */
 
 bool closed_form_standard_backward(const CountedBackward *problem, ClosedForm *form, Status *status);   /* 2022, Algorithm 3 */
 bool closed_form_fa2_backward(const CountedBackward *problem, ClosedForm *form, Status *status);        /* 2023, Algorithm 2 */
 /* FlashAttention-4, Zadouri 2026 (closed_forms_fa4.c). */
 bool closed_form_fa4(const CountedProblem *problem, ClosedForm *form, Status *status);
 bool closed_form_fa4_backward(const CountedBackward *problem, ClosedForm *form, Status *status);
+/* Flash-Decoding: keys in parts, merged by a second kernel (closed_forms_decode.c). */
+bool closed_form_decode(const CountedProblem *problem, ClosedForm *form, Status *status);
+/* Its memory traffic by itself, bytes (§6.1): the cache, K and V once; the parts' O and logsumexp, written and read. */
+uint64_t decode_cache_bytes(uint64_t batch, uint64_t kv_heads, uint64_t Nk, uint64_t d, uint64_t element_bytes, Status *status);
+uint64_t decode_parts_bytes(uint64_t batch, uint64_t heads, uint64_t Nq, uint64_t d, uint64_t splits, uint64_t statistic_bytes, Status *status);
 
 /* The lecture's one-head formulas, elements, no mask, no L2 (§1.4, §2.3, §2.4, §3.1). */
 uint64_t standard_elements(uint64_t N, uint64_t d, Status *status);                     /* 4Nd + 4N² */

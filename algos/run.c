@@ -1,15 +1,29 @@
 /* run.c - see run.h. */
 #include "run.h"
 
+static bool evaluate_closed_form(AttentionRun *run)
+{
+    const Algorithm *algorithm = run->setup.algorithm;
+    run->problem = counted_problem(algorithm, &run->attention, &run->machine);
+    return algorithm->closed_form == NULL || algorithm->closed_form(&run->problem, &run->closed_form, run->machine.status);
+}
+
+bool attention_run_set_decode(AttentionRun *run, DecodeOptions options)
+{
+    run->attention.decode = options;
+    return evaluate_closed_form(run);
+}
+
 bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const AttentionShape *shape, Alloc *alloc, Status *status)
 {
     *run = (AttentionRun){.setup = *setup};
     machine_init(&run->machine, setup->profile, setup->config, alloc, status);
     if (!attention_check(shape, status)) return false;
+    if (attention_quantises(shape) && setup->algorithm != &algorithm_fa3)
+        return status_fail(status, STATUS_INFEASIBLE, "%s has no FP8 scales or rotation; fa3 has", setup->algorithm->name);
     if (setup->tiles.Br == 0 && !fitting_tiles(setup->algorithm, shape, setup->profile, alloc, &run->setup.tiles, status)) return false;
     if (!attention_init(&run->attention, &run->machine, shape, run->setup.tiles.Br, run->setup.tiles.Bc)) return false;
-    run->problem = counted_problem(setup->algorithm, &run->attention, &run->machine);
-    return setup->algorithm->closed_form == NULL || setup->algorithm->closed_form(&run->problem, &run->closed_form, status);
+    return evaluate_closed_form(run);
 }
 
 bool attention_run_short_enough(const AttentionRun *run)

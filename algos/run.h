@@ -30,6 +30,9 @@ typedef struct {
 /* Chooses tiles, lays the problem out in HBM and evaluates the closed form. attention_run_free is the caller's even after a failure. */
 bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const AttentionShape *shape, Alloc *alloc, Status *status);
 
+/* Gives a prepared run of algorithm_decode its options (before: FlashAttention-2's) and evaluates the closed form for them. */
+bool attention_run_set_decode(AttentionRun *run, DecodeOptions options);
+
 /* A run that would take longer is refused, by its closed form and before it starts: half a minute of counting, some minutes of arithmetic.
  * A count walks one head, a numeric run computes all. */
 #define MAX_WALKED_TILE_PAIRS (UINT64_C(1) << 30)

@@ -2,6 +2,7 @@
  *
  *     attn fa2 --seqlen 4k,8k --head-dim 128 --l2 none
  *     attn fa2 --pass bwd --causal --mode numeric
+ *     attn decode --seqlen 1 --seqlen-k 32k --heads 32 --kv-heads 8 --splits auto,4
  *
  * Each sweep point is a run: its parameters, the ledger (what moved, per kernel, tensor and level), the totals, the closed form beside them, and in
  * numeric mode the error against the float64 oracle, in time mode the modelled time. A total that differs from its closed form ends the program with exit code 1.
@@ -10,6 +11,7 @@
 #include "support/experiment.h"
 #include "support/timeline_view.h"
 
+#include "algos/decode.h"
 #include "algos/oracle.h"
 #include "algos/run.h"
 
@@ -132,16 +134,48 @@ static const Column backward_error_columns[] = {
 };
 static const TableSpec backward_error_spec = {"backward_error", "Error against the float64 oracle", backward_error_columns, 4};
 
+static const Column decode_columns[] = {
+    {"batch", "", "sequences"},
+    {"heads", "", "query heads"},
+    {"kv_heads", "", "K/V heads"},
+    {"seqlen_k", "", "N_k, keys per sequence"},
+    {"stacked", "", "query heads in one tile"},
+    {"tile rows in use", "%", "queries x stacked heads, of the rows of the tiles that hold them"},
+    {"splits", "", "parts of the keys: as asked for, or by FlashAttention-2's rule"},
+    {"used", "", "parts that have key blocks"},
+    {"idle", "", "parts that have none"},
+    {"blocks", "", "thread blocks of the split kernel"},
+    {"merge", "", "order in which the parts are merged"},
+    {"cache", "bytes", "K and V, once"},
+    {"parts", "bytes", "O and logsumexp of all parts, written and read"},
+};
+static const TableSpec decode_spec = {"decode", "Parts and packing", decode_columns, sizeof decode_columns / sizeof decode_columns[0]};
+
 static const TableSpec gantt_spec = {"gantt", "One thread block", NULL, 0};
 
-static const TableSpec *const tables[] = {&gantt_spec, &fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &l2_spec, &time_spec, &error_spec, &backward_error_spec};
+static const TableSpec *const tables[] = {&decode_spec, &gantt_spec, &fa4_params_spec, &ledger_spec, &totals_spec, &closed_form_spec, &l2_spec, &time_spec, &error_spec, &backward_error_spec};
 
 /* ---------------------------------------------------------------------------------------------------------- one sweep point */
 
-static bool refuse_what_is_missing(const Options *o, Status *status)
+/* FP8: only FlashAttention-3 computes in it, and only its forward pass scales and rotates. */
+static bool fp8_options(const Options *o, const Algorithm *algorithm, Fp8Options *fp8, Status *status)
 {
-    if (o->mode == OPTION_MODE_NUMERIC && (o->dtype == ELEMENT_E4M3 || o->dtype == ELEMENT_E5M2))
-        return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8 can only be counted in this version; numeric: f64, f32, bf16, fp16");
+    static const OptionId ids[] = {OPTION_QUANTISE, OPTION_ROTATE, OPTION_PREPASS};
+    const bool fp8_kernel = algorithm == &algorithm_fa3 && o->pass == OPTION_PASS_FWD;
+    *fp8 = attention_shape(1, 1).fp8;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (o->given[ids[i]] && !(fp8_kernel && is_fp8(o->dtype)))
+            return status_fail(status, STATUS_USAGE, "%s: not allowed with %s --pass %s --dtype %s; only the forward pass of fa3 with --dtype fp8 has it",
+                               option_name(ids[i]), algorithm->name, option_choice(OPTION_PASS, (int)o->pass), option_choice(OPTION_DTYPE, (int)o->dtype));
+    if (!is_fp8(o->dtype)) return true;
+    if (o->mode == OPTION_MODE_NUMERIC && !fp8_kernel)
+        return status_fail(status, STATUS_INFEASIBLE, "--dtype fp8: %s --pass %s can only be counted; fa3 computes its forward pass in FP8", algorithm->name,
+                           option_choice(OPTION_PASS, (int)o->pass));
+    if (!fp8_kernel) return true;
+    fp8->scales = o->quantise;
+    fp8->rotation = o->rotate;
+    fp8->prepass = o->prepass == OPTION_PREPASS_KERNEL;
+    fp8->seed = o->seed;
     return true;
 }
 
@@ -169,7 +203,7 @@ static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options
     return true;
 }
 
-static AttentionShape point_shape(const Options *o, const OptionPoint *point)
+static AttentionShape point_shape(const Options *o, const Fp8Options *fp8, const OptionPoint *point)
 {
     AttentionShape shape = attention_shape(point->seqlen, point->head_dim);
     shape.batch = point->batch;
@@ -180,6 +214,7 @@ static AttentionShape point_shape(const Options *o, const OptionPoint *point)
     shape.window_left = o->window_left;
     shape.window_right = o->window_right;
     shape.dtype = o->dtype;
+    shape.fp8 = *fp8;
     if (o->given[OPTION_SCALE]) shape.softmax_scale = o->scale;
     if (o->dropout > 0.0) shape.dropout_source = DROPOUT_SEED;
     shape.dropout = (Dropout){.p = o->dropout, .seed = o->seed};
@@ -366,7 +401,7 @@ static void write_time(Report *report, Run *run, const AttentionRun *ran, const 
         for (int unit = 0; unit < UNIT_KINDS; unit++) sum.busy[unit] += time->busy[unit];
         if (i == 0 || time->cycles > longest->cycles) longest = time;
     }
-    const double microseconds = (double)sum.cycles * 1e6 / (double)hw->tensor_clock_hz;
+    const double microseconds = (double)machine_nanoseconds(&ran->machine) / 1e3;
     Table *t = run->time = run_table(report, &time_spec);
     table_row(t);
     cell_count(t, sum.cycles);
@@ -440,6 +475,27 @@ static bool write_run(const Context *cx, Report *report, Table **l2, AttentionRu
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }
 
+/* What was stacked, split and left idle; the traffic that splitting costs. */
+static void write_decode(const Context *cx, Table *table, const AttentionRun *ran)
+{
+    const AttentionShape *s = &ran->attention.shape;
+    const DecodePlan plan = decode_plan(&ran->attention, cx->hw->sm_count);
+    const uint64_t cache = decode_cache_bytes(s->batch, s->kv_heads, s->seqlen_k, s->head_dim, element_bytes(s->dtype), cx->status);
+    const uint64_t parts = decode_parts_bytes(s->batch, s->heads, s->seqlen_q, s->head_dim, plan.splits, element_bytes(ran->attention.statistic), cx->status);
+    const double tile_rows = (double)(plan.query_blocks * ran->setup.tiles.Br);
+    const uint64_t counts[] = {s->batch, s->heads, s->kv_heads, s->seqlen_k, plan.group};
+    table_row(table);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) cell_count(table, counts[i]);
+    cell_significant(table, tile_rows > 0 ? 100.0 * (double)plan.rows / tile_rows : 0.0, 3);
+    cell_count(table, plan.splits);
+    cell_count(table, plan.used);
+    cell_count(table, plan.splits - plan.used);
+    cell_count(table, plan.blocks);
+    cell_text(table, option_choice(OPTION_MERGE, (int)ran->attention.decode.merge));
+    cell_count(table, cache);
+    cell_count(table, parts);
+}
+
 /* The timeline of one thread block, drawn and written. */
 static bool show_block(const Context *cx, Report *report, const RunSetup *setup, const AttentionShape *shape, const Fa4Options *fa4)
 {
@@ -470,9 +526,29 @@ static bool timeline_options(const Options *o, const Algorithm *algorithm, Statu
     return true;
 }
 
-static bool run_point(const Context *cx, Report *report, Table **l2, const Algorithm *algorithm, const Fa4Options *fa4, const OptionPoint *point)
+/* What belongs to some algorithms only. */
+typedef struct {
+    Fp8Options fp8;
+    Fa4Options fa4;
+} SpecialOptions;
+
+/* Decoding's options are its own. */
+static bool decode_options_fit(const Options *o, const Algorithm *algorithm, Status *status)
 {
-    const AttentionShape shape = point_shape(cx->options, point);
+    static const OptionId ids[] = {OPTION_SPLITS, OPTION_PACKING, OPTION_MERGE};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (o->given[ids[i]] && algorithm != &algorithm_decode)
+            return status_fail(status, STATUS_USAGE, "%s: not allowed with %s; only decode has it", option_name(ids[i]), algorithm->name);
+    if (algorithm == &algorithm_decode && o->dropout > 0.0)
+        return status_fail(status, STATUS_USAGE, "--dropout: not allowed with decode, which has none");
+    return true;
+}
+
+/* parts: the table of a decoding run's parts; NULL for other algorithms. l2: that of the simulated L2, made when it is first needed. */
+static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const SpecialOptions *special, Table *parts,
+                      Table **l2, const OptionPoint *point)
+{
+    const AttentionShape shape = point_shape(cx->options, &special->fp8, point);
     const bool backward = cx->options->pass == OPTION_PASS_BWD;
     RunSetup setup = {.algorithm = algorithm, .profile = cx->hw, .config = machine_config(cx->options)};
     AttentionRun ran;
@@ -482,8 +558,13 @@ static bool run_point(const Context *cx, Report *report, Table **l2, const Algor
     const BackwardVariant variant = {.deterministic = cx->options->deterministic};
     bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
               (!backward || attention_run_prepare_backward(&ran, tiles, variant));
-    ran.attention.fa4 = *fa4;
-    ok = ok && write_run(cx, report, l2, &ran) && show_block(cx, report, &ran.setup, &shape, fa4);
+    ran.attention.fa4 = special->fa4;
+    if (parts != NULL) {
+        const DecodeOptions decode = {(uint32_t)point->splits, cx->options->packing, cx->options->merge};
+        ok = ok && attention_run_set_decode(&ran, decode);
+        if (ok) write_decode(cx, parts, &ran);
+    }
+    ok = ok && write_run(cx, report, l2, &ran) && show_block(cx, report, &ran.setup, &shape, &special->fa4);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -492,30 +573,39 @@ static bool run_attn(Context *cx, Report *report)
 {
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
     Table *l2 = NULL;
-    Fa4Options fa4;
-    if (algorithm == NULL || !refuse_what_is_missing(cx->options, cx->status) || !fa4_options(cx->options, algorithm, &fa4, cx->status) ||
-        !timeline_options(cx->options, algorithm, cx->status))
+    SpecialOptions special;
+    if (algorithm == NULL || !fp8_options(cx->options, algorithm, &special.fp8, cx->status) ||
+        !fa4_options(cx->options, algorithm, &special.fa4, cx->status) ||
+        !timeline_options(cx->options, algorithm, cx->status) || !decode_options_fit(cx->options, algorithm, cx->status))
         return false;
     cx->alloc->limit_bytes = MAX_BYTES;
     report_param_text(report, "title", algorithm->title);
     report_param_text(report, "source", algorithm->source);
+    if (is_fp8(cx->options->dtype) && algorithm == &algorithm_fa3) {
+        report_param_text(report, "quantise", option_choice(OPTION_QUANTISE, (int)cx->options->quantise));
+        report_param_text(report, "rotate", option_choice(OPTION_ROTATE, (int)cx->options->rotate));
+        report_param_text(report, "prepass", option_choice(OPTION_PREPASS, (int)cx->options->prepass));
+    }
+    Table *parts = algorithm == &algorithm_decode ? report_table(report, &decode_spec) : NULL;
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
         const OptionPoint point = options_point(cx->options, i);
-        if (!run_point(cx, report, &l2, algorithm, &fa4, &point)) return false;
+        if (!run_point(cx, report, algorithm, &special, parts, &l2, &point)) return false;
     }
     return true;
 }
 
 static const ProgramOption options[] = {
     {OPTION_BATCH, "1"},    {OPTION_HEADS, "1"},    {OPTION_KV_HEADS, NULL}, {OPTION_SEQLEN, "1k"},  {OPTION_SEQLEN_K, NULL},
-    {OPTION_HEAD_DIM, "64"}, {OPTION_BLOCK_Q, NULL}, {OPTION_BLOCK_K, NULL},  {OPTION_SRAM, NULL},    {OPTION_MASK, "none"},
+    {OPTION_HEAD_DIM, "64"}, {OPTION_BLOCK_Q, NULL}, {OPTION_BLOCK_K, NULL},  {OPTION_SRAM, NULL},    {OPTION_SPLITS, NULL},
+    {OPTION_MASK, "none"},  {OPTION_PACKING, "one-query"}, {OPTION_MERGE, "sequential"},
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
     {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
+    {OPTION_QUANTISE, "tensor"}, {OPTION_ROTATE, "none"}, {OPTION_PREPASS, "kernel"},
     {OPTION_GANTT, NULL},   {OPTION_TRACE, NULL},
 };
 
-static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4", NULL};
+static const char *const algorithm_names[] = {"standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4", "decode", NULL};
 
 static const Experiment attn = {
     .program = {.name = "attn",

@@ -407,7 +407,7 @@ static bool time_launch_of(const Context *context, const Profile *chip, uint32_t
     if (ok) {
         const LaunchTime *time = &run.machine.launches[0].time;
         const double flops = (double)run.totals.matmul_flops, tiles = flops / (4.0 * 128 * 128 * 128);
-        const double seconds = per((double)time->cycles, (double)chip->tensor_clock_hz);
+        const double seconds = (double)machine_nanoseconds(&run.machine) / 1e9;
         *outcome = (ChipOutcome){
             .tflops = per(flops, seconds) / 1e12,
             .cycles_per_tile = per((double)time->cycles * (double)chip->sm_count, tiles),
@@ -463,11 +463,10 @@ static bool add_chips(const Context *context, Report *report, const Profile *con
             }
     table_note(table, "The paper's third variant, overlap without a producer warpgroup, gave 570; this kernel always has one. "
                       "cuDNN 9.19's kernel of this class on an H200:");
-    table_note(table, "639 TFLOP/s at N = 4096, 674 at 16,384 (16,384 tokens, BF16). Costs are not fitted, so the model is an "
-                      "upper bound. What it lacks: it prices a");
+    table_note(table, "639 TFLOP/s at N = 4096, 674 at 16,384 (16,384 tokens, BF16). A softmax takes");
     table_note(table,
-               "softmax at %.0f instructions per warp and 64 x 128 tile, where counters of cuDNN's kernel show 589; and no power "
-               "limit slows its clock.",
+               "%.0f instructions per warp and 64 x 128 tile here, 589 by the counters of cuDNN's kernel. Time is at the clock that "
+               "the power limit leaves.",
                outcomes[CHIP_ORDERS - 1].instructions);
     return true;
 }

@@ -10,8 +10,8 @@ uint64_t tensor_rate(const Profile *profile, TensorInstruction instruction, Elem
     return fp8 && profile->fp8_flops_per_cycle_per_sm > 0 ? profile->fp8_flops_per_cycle_per_sm : profile_tensor_rate(profile, instruction);
 }
 
-/* Instructions per 8 elements of a tile, by one thread; MUFU's own instruction included. A scale rides on the multiply-add of the exponential
- * that follows; a conversion packs two elements; Philox takes about 60 instructions for four. */
+/* Instructions per 8 elements of a tile, by one thread, beside those of exponentials. A scale rides on the multiply-add of the exponential that
+ * follows; a conversion packs two elements; Philox takes about 60 instructions for four. */
 static const uint8_t instructions_per_8[OPERATION_KINDS] = {
     [OP_FILL] = 8,
     [OP_CONVERT] = 4,
@@ -19,7 +19,6 @@ static const uint8_t instructions_per_8[OPERATION_KINDS] = {
     [OP_SCALE] = 0,
     [OP_ADD] = 8,
     [OP_ROW_MAX] = 8,
-    [OP_EXP_ROWS] = 16,
     [OP_ROW_SUM] = 8,
     [OP_SCALE_ROWS] = 8,
     [OP_DIVIDE_ROWS] = 8,
@@ -28,15 +27,47 @@ static const uint8_t instructions_per_8[OPERATION_KINDS] = {
     [OP_ROW_DOT] = 8,
     [OP_RANDOM_KEEP] = 120,
     [OP_DROPOUT] = 16,
-    [OP_ROWS_EXP_DIFFERENCE] = 16,
     [OP_ROWS_MAX] = 8,
     [OP_ROWS_MULTIPLY] = 8,
     [OP_ROWS_ADD] = 8,
     [OP_ROWS_LOG_SUM_EXP] = 24,
 };
 
-/* The polynomial exponential, per 8 elements: scale and subtract, clamp, to integer and back, fraction, three multiply-adds, shift, add. */
-enum { POLY_EXP_INSTRUCTIONS_PER_8 = 80 };
+/* Blackwell does two float32 additions, multiplications or multiply-adds in one instruction, and takes the maximum of three (PTX ISA: f32x2, max.f32
+ * with three operands; sm_100). */
+static bool is_packed(Operation op)
+{
+    return op == OP_ADD || op == OP_ROW_MAX || op == OP_ROW_SUM || op == OP_SCALE_ROWS || op == OP_DIVIDE_ROWS || op == OP_SUBTRACT_ROWS ||
+           op == OP_MULTIPLY || op == OP_ROW_DOT;
+}
+
+/* An exponential, per 8 elements, as compiled. With ex2 flushing small results to zero: scale and subtract, MUFU. Without: compare, scale up,
+ * MUFU, scale down. PyTorch's FlashAttention-2 also multiplies and subtracts apart. Measured: the hardware's count of warp instructions per tile
+ * (hw_profiles/measured/h200_counters.csv) leaves 8.1 per score to mma.sync kernels and 7.1 to cuDNN's; FlashAttention-4 by its source. */
+static const uint8_t exponential_per_8[] = {[TENSOR_MMA_SYNC] = 48, [TENSOR_WGMMA] = 40, [TENSOR_TCGEN05] = 12};
+
+/* The polynomial exponential: scale and subtract, clamp, to integer and back, fraction, three multiply-adds, shift, add. Packed, all but clamp,
+ * shift and add are by pairs. */
+static const uint8_t polynomial_per_8[] = {[TENSOR_MMA_SYNC] = 80, [TENSOR_WGMMA] = 80, [TENSOR_TCGEN05] = 52};
+
+static uint64_t instructions_per_8_of(const Event *event)
+{
+    const bool exponential = event->operation == OP_EXP_ROWS || event->operation == OP_ROWS_EXP_DIFFERENCE;
+    if (exponential) return exponential_per_8[event->instruction];
+    return instructions_per_8[event->operation] / (event->instruction == TENSOR_TCGEN05 && is_packed(event->operation) ? 2U : 1U);
+}
+
+/* mma.sync kernels fetch operands from shared memory and copy tiles with instructions of their own: per 512 bytes (one ldmatrix.x4 or cp.async of
+ * a warp) that one, its address and its share of the loop. Measured: 270 and 298 instructions per tile and warp at d = 64 and 128, of the same counters. */
+enum { FRAGMENT_BYTES = 512, INSTRUCTIONS_PER_FRAGMENT = 3 };
+
+static uint64_t fragment_instructions(uint64_t bytes) { return ceil_div(bytes, FRAGMENT_BYTES) * INSTRUCTIONS_PER_FRAGMENT; }
+
+/* Cycles that so many instructions, divided among the stream's warps, take when a warp issues one every `interval` thousandths of a cycle. */
+static uint64_t chain_cycles(const Stream *stream, uint64_t instructions, uint64_t interval)
+{
+    return ceil_div(ceil_div(instructions, max_u64(stream->warps, 1)) * interval, 1000);
+}
 
 static void set_hold(Cost *cost, uint64_t hold)
 {
@@ -71,33 +102,56 @@ static Cost thread_cost(const Profile *profile, const Event *event)
 {
     const Operation op = event->operation;
     const bool statistic = op >= OP_ROWS_SCALE_ADD;             /* one value per row, computed by every lane that shares the row */
-    const uint64_t elements = work_elements(event) * (statistic ? profile->row_statistic_lanes : 1), warps = max_u64(event->stream->warps, 1), lanes = profile->warp_size;
+    const uint64_t elements = work_elements(event) * (statistic ? profile->row_statistic_lanes : 1), lanes = profile->warp_size;
     const uint64_t poly = op == OP_EXP_ROWS ? event->stream->poly_sixteenths : 0, mufu = 16 - poly;
-    const uint64_t per_128 = mufu * instructions_per_8[op] + poly * POLY_EXP_INSTRUCTIONS_PER_8;
-    const uint64_t instructions = ceil_div(elements * per_128, 128 * lanes);      /* of all warps of the stream */
+    const uint64_t instructions = ceil_div(elements * mufu * instructions_per_8_of(event), 128 * lanes);      /* of all warps of the stream */
+    const uint64_t polynomial = ceil_div(elements * poly * polynomial_per_8[event->instruction], 128 * lanes);
     Cost cost = {0};
-    cost.occupancy[UNIT_ISSUE] = cycles_at(instructions, profile->issue_slots_per_cycle_per_sm);
+    cost.occupancy[UNIT_ISSUE] = cycles_at(instructions + polynomial, profile->issue_slots_per_cycle_per_sm);
     if (op == OP_EXP_ROWS || op == OP_ROWS_EXP_DIFFERENCE) cost.occupancy[UNIT_MUFU] = cycles_at(ceil_div(elements * mufu, 16), profile->mufu_ops_per_cycle_per_sm);
     cost.occupancy[UNIT_SHARED] = cycles_at(touched_bytes(event), profile->smem_bytes_per_cycle_per_sm);
-    set_hold(&cost, ceil_div(ceil_div(instructions, warps) * profile->issue_interval_millicycles_per_warp, 1000));
+    set_hold(&cost, chain_cycles(event->stream, instructions, profile->issue_interval_millicycles_per_warp) +
+                        chain_cycles(event->stream, polynomial, profile->independent_interval_millicycles_per_warp));
     return cost;
 }
 
+/* wgmma takes 64 rows, up to 256 columns and 32 bytes of the inner dimension. A warpgroup issues until the queue is full and then stands still:
+ * it goes on when no more than the queue holds is left to do. */
+static uint64_t queued_at(const Profile *profile, const Event *event, uint64_t cycles)
+{
+    const Tile *c = event->written[0];
+    const uint64_t steps = ceil_div((uint64_t)c->depth * event->read[0]->element_bytes, 32);
+    const uint64_t instructions = max_u64(ceil_div(c->rows, 64) * ceil_div(c->cols, 256) * steps, 1);
+    if (event->instruction != TENSOR_WGMMA || instructions <= profile->wgmma_queue_instructions) return 0;
+    return cycles - cycles * profile->wgmma_queue_instructions / instructions;
+}
+
+/* Warps of a stream that one of the SM's four schedulers has. */
+static uint64_t warps_per_scheduler(const Stream *stream) { return max_u64(stream->warps / 4, 1); }
+
+/* A warp multiplies in its share of the tensor cores' time and fetches fragments before and after; warps of one scheduler cover for each other. */
 static Cost matmul_cost(const Profile *profile, const Event *event)
 {
     const Tile *c = event->written[0];
+    const bool synchronous = event->instruction == TENSOR_MMA_SYNC;
+    const uint64_t instructions = synchronous ? fragment_instructions(c->product_operand_bytes) : 0;
     Cost cost = {0};
     cost.occupancy[UNIT_TENSOR] = cycles_at(c->product_flops, tensor_rate(profile, event->instruction, event->read[0]->type));
     cost.occupancy[UNIT_SHARED] = cycles_at(c->product_operand_bytes, profile->smem_bytes_per_cycle_per_sm);
-    set_hold(&cost, cost.occupancy[UNIT_TENSOR] + profile->matmul_startup_cycles);
+    cost.occupancy[UNIT_ISSUE] = cycles_at(instructions, profile->issue_slots_per_cycle_per_sm);
+    cost.queued_at = queued_at(profile, event, cost.occupancy[UNIT_TENSOR]);
+    const uint64_t chain = chain_cycles(event->stream, instructions, profile->issue_interval_millicycles_per_warp);
+    const uint64_t own = cost.occupancy[UNIT_TENSOR] / warps_per_scheduler(event->stream) + chain;
+    set_hold(&cost, max_u64(cost.occupancy[UNIT_TENSOR], own) + (synchronous ? profile->mma_sync_startup_cycles : profile->matmul_startup_cycles));
     return cost;
 }
 
-/* Bytes per cycle that one SM draws from L2. */
-static uint64_t copy_rate(const Profile *profile)
+/* Cycles in which one SM draws so many bytes from L2; both rates in millions, so that the product stays below 2^64. */
+static uint64_t copy_cycles(const Profile *profile, uint64_t bytes)
 {
-    if (profile->l2_bytes_per_second_per_sm == PROFILE_UNLIMITED) return PROFILE_UNLIMITED;
-    return max_u64(profile->l2_bytes_per_second_per_sm / profile->tensor_clock_hz, 1);
+    const uint64_t rate = profile->l2_bytes_per_second_per_sm;
+    if (rate == PROFILE_UNLIMITED) return 0;
+    return ceil_div(bytes * (profile->tensor_clock_hz / 1000000), max_u64(rate / 1000000, 1));
 }
 
 static Cost copy_cost(const Profile *profile, const Event *event)
@@ -106,9 +160,10 @@ static Cost copy_cost(const Profile *profile, const Event *event)
     const Tile *tile = is_load ? event->written[0] : event->read[0];
     const uint64_t bytes = tile_elements_here(tile) * element_bytes(event->tensor->type);
     Cost cost = {0};
-    cost.occupancy[UNIT_COPY] = cycles_at(bytes, copy_rate(profile));
+    cost.occupancy[UNIT_COPY] = copy_cycles(profile, bytes);
     if (event->operation == OP_ATOMIC_ADD && tile->space == SPACE_SHARED)       /* the one copy that the FlashAttention-4 paper charges there */
         cost.occupancy[UNIT_SHARED] = cycles_at(bytes, profile->smem_bytes_per_cycle_per_sm);
+    if (event->instruction == TENSOR_MMA_SYNC && event->async) cost.issue = chain_cycles(event->stream, fragment_instructions(bytes), profile->issue_interval_millicycles_per_warp);
     set_hold(&cost, cost.occupancy[UNIT_COPY] + (is_load ? profile->l2_latency_cycles : 0));
     return cost;
 }

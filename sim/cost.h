@@ -23,6 +23,8 @@
 typedef struct {
     uint64_t occupancy[UNIT_KINDS];     /* cycles */
     uint64_t hold;                      /* cycles, at least the longest occupancy */
+    uint64_t issue;                     /* an asynchronous operation: cycles that its stream takes to issue it */
+    uint64_t queued_at;                 /* the same: its stream goes on no earlier than this many cycles after its start; 0: it need not have started */
 } Cost;
 
 /* The cost of an operation as it is reported, with its tiles as they are then. */

@@ -18,7 +18,8 @@ void machine_init(Machine *machine, const Profile *profile, MachineConfig config
 
 void machine_free(Machine *machine)
 {
-    for (uint32_t i = 0; i < machine->tensor_count; i++) alloc_free(machine->alloc, machine->tensors[i].data);
+    for (uint32_t i = 0; i < machine->tensor_count; i++)
+        if (machine->tensors[i].stacked == 0) alloc_free(machine->alloc, machine->tensors[i].data);
     for (uint32_t i = 0; i < MAX_TILES; i++) alloc_free(machine->alloc, machine->tile_buffers[i].data);
     alloc_free(machine->alloc, machine->ledger);
     alloc_free(machine->alloc, machine->launches);
@@ -102,6 +103,22 @@ Tensor *machine_tensor(Machine *machine, const char *name, ElementType type, uin
     return tensor;
 }
 
+Tensor *machine_stacked_view(Machine *machine, Tensor *base, uint64_t group)
+{
+    if (base == NULL || group == 1) return base;
+    if (machine->tensor_count == MAX_TENSORS || group == 0 || base->heads % group != 0 || base->stacked != 0) {
+        status_fail(machine->status, STATUS_INFEASIBLE, "tensor %s: no view of %" PRIu64 " heads in groups of %" PRIu64, base->name, base->heads, group);
+        return NULL;
+    }
+    Tensor *view = &machine->tensors[machine->tensor_count];
+    *view = *base;
+    view->heads = base->heads / group;
+    view->rows = base->rows * group;            /* no more elements than the base has */
+    view->index = machine->tensor_count++;
+    view->stacked = group;
+    return view;
+}
+
 /* ------------------------------------------------------------------------------------------------------- on-chip memory */
 
 static const char *const space_names[] = {"shared memory", "registers", "tensor memory"};
@@ -140,7 +157,8 @@ static void attach_data(Block *block, Tile *tile)
 {
     Machine *machine = block->machine;
     TileBuffer *buffer = &machine->tile_buffers[block->tile_count - 1];
-    const uint64_t elements = checked_mul(tile->ld, tile->max_cols, tile->name, machine->status);
+    const uint64_t columns = checked_mul(tile->ld, tile->max_cols, tile->name, machine->status);
+    const uint64_t elements = checked_add(columns, TILE_ROW_ALIGNMENT, tile->name, machine->status);    /* strips from any row on */
     if (buffer->elements < elements) {
         alloc_free(machine->alloc, buffer->data);
         buffer->elements = 0;
@@ -453,6 +471,13 @@ static void add_row(Totals *totals, const LedgerRow *row, Status *status)
     sum_into(&totals->l2_to_sm_bytes, checked_mul(t->l2_to_sm, bytes, "l2_to_sm_bytes", status), "l2_to_sm_bytes", status);
     sum_into(&totals->atomic_elements, checked_mul(t->atomic_adds, 2, "atomic_elements", status), "atomic_elements", status);
     sum_into(&totals->sm_to_l2_bytes, checked_mul(t->sm_to_l2, bytes, "sm_to_l2_bytes", status), "sm_to_l2_bytes", status);
+}
+
+uint64_t machine_nanoseconds(const Machine *machine)
+{
+    uint64_t sum = machine->launch_count > 0 ? machine->profile->launch_nanoseconds : 0;
+    for (uint32_t i = 0; i < machine->launch_count; i++) sum = checked_add(sum, machine->launches[i].time.nanoseconds, "nanoseconds", machine->status);
+    return sum;
 }
 
 static void add_launch(Totals *totals, const LaunchRecord *launch_record, Status *status)

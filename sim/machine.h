@@ -86,6 +86,7 @@ const char *unit_name(Unit unit);
 /* How long one launch takes on the whole chip, in cycles of the tensor clock (launch_time.h). */
 typedef struct {
     uint64_t cycles;                    /* the longest of the three below */
+    uint64_t nanoseconds;               /* they take, at the clock that the power limit leaves */
     uint64_t sm_cycles;                 /* until the last block ends */
     uint64_t l2_cycles, hbm_cycles;     /* what moving the launch's bytes takes at full bandwidth */
     uint64_t blocks_per_sm;
@@ -123,6 +124,7 @@ typedef struct Tensor {
     uint64_t address;           /* simulated; tensors do not overlap */
     void *data;                 /* float or double by the machine's precision; NULL when counting */
     uint32_t index;             /* in the machine */
+    uint64_t stacked;           /* a view whose row r is row r / stacked of head r % stacked of a group; 0: no view */
 } Tensor;
 
 static inline uint64_t tensor_elements(const Tensor *t) { return t->batch * t->heads * t->rows * t->cols; } /* checked at creation */
@@ -138,7 +140,7 @@ typedef struct Tile Tile;
 typedef struct {
     Operation operation;
     const Stream *stream;
-    TensorInstruction instruction;      /* of a product */
+    TensorInstruction instruction;      /* the kernel's class of them */
     const Tensor *tensor;               /* of a load, store or atomic addition */
     bool async;                         /* the stream goes on at once */
     const Tile *read[EVENT_TILES];
@@ -205,6 +207,10 @@ void machine_free(Machine *machine);
  * tensor, the size overflows, no memory. The name is borrowed. */
 Tensor *machine_tensor(Machine *machine, const char *name, ElementType type, uint64_t batch, uint64_t heads, uint64_t rows, uint64_t cols);
 
+/* The same memory with the rows of each `group` consecutive heads interleaved: [batch, heads / group, rows * group, cols], row r is row
+ * r / group of head r % group of the group. For loads and stores, not for atomic additions. `base` itself for a group of 1; NULL on failure. */
+Tensor *machine_stacked_view(Machine *machine, Tensor *base, uint64_t group);
+
 /* --------------------------------------------------------------------------------------------------------------- kernels */
 
 /* How far one tensor-core instruction (or one warp, for mma.sync) reaches: each group of m rows of the left operand reads the whole
@@ -228,6 +234,9 @@ typedef struct {
 typedef struct {
     uint64_t blocks, heads, batch;
 } Grid;
+
+/* Timed launches one after the other, in nanoseconds: the chip launches the next while one runs, so only the first is waited for. */
+uint64_t machine_nanoseconds(const Machine *machine);
 
 /* Walks the grid, block by block, and appends to the ledger. False when the machine has failed (also earlier). */
 bool launch(Machine *machine, const Kernel *kernel, Grid grid, const void *arguments);
@@ -263,6 +272,7 @@ struct Tile {
     bool banded;                        /* part of it is hidden by a mask */
     bool nonfinite;                     /* the load that filled it saw an infinity or a NaN */
     VisibleBand band;
+    uint32_t band_step, band_phase;     /* row r counts as row (band_phase + r) / band_step of the band: see mask_stacked() */
     uint64_t visible;                   /* visible pairs; rows * cols unless banded */
     void *data;
     uint64_t ld;

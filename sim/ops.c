@@ -4,8 +4,10 @@
  */
 #include "ops.h"
 #include "checked.h"
+#include "hadamard.h"
 #include "l2_launch.h"
 #include "philox.h"
+#include "quantise.h"
 
 #include <math.h>
 
@@ -53,7 +55,8 @@ static inline void report_copy(const Stream *w, Operation operation, const Tile 
 {
     const Machine *machine = w->block->machine;
     if (machine->config.observe == NULL) return;
-    const Event event = {.operation = operation, .stream = w, .async = w->async_copy, .tensor = tensor, .read = {read}, .written = {written}};
+    const Event event = {.operation = operation, .stream = w, .instruction = w->block->kernel->instruction, .async = w->async_copy, .tensor = tensor,
+                         .read = {read}, .written = {written}};
     machine->config.observe(machine->config.observer, &event);
 }
 
@@ -78,6 +81,8 @@ static void copy_mask(Tile *to, const Tile *from)
 {
     to->banded = from->banded;
     to->band = from->band;
+    to->band_step = from->band_step;
+    to->band_phase = from->band_phase;
     to->visible = from->visible;
 }
 
@@ -168,7 +173,8 @@ static void count_store(const Stream *w, const Tile *tile, const Tensor *tensor,
 /* First element of the tile's part of the tensor. */
 static void *memory_at(const Block *block, const Tensor *tensor, uint64_t row, uint64_t col)
 {
-    const uint64_t element = (head_of(block, tensor) * tensor->rows + row) * tensor->cols + col;
+    const uint64_t head = head_of(block, tensor), group = max_u64(tensor->stacked, 1);
+    const uint64_t element = ((head * group + row % group) * (tensor->rows / group) + row / group) * tensor->cols + col;
     return (char *)tensor->data + element * block->machine->math->real_bytes;
 }
 
@@ -186,6 +192,32 @@ static bool stays_inside(const Stream *w, const Tensor *tensor, uint64_t row, ui
     return same_shape(w, OP_STORE, tile, (uint32_t)min_u64(tile->rows, tensor->rows - row), (uint32_t)min_u64(tile->cols, tensor->cols - col));
 }
 
+/* Row r of a tile, as a matrix of one row. */
+static Matrix matrix_row(const Tile *x, uint32_t r)
+{
+    return (Matrix){(char *)x->data + r * x->block->machine->math->real_bytes, 1, x->cols, x->ld};
+}
+
+/* Rows of a stacked view lie apart in memory, others one after another. */
+static bool load_numbers(const Stream *w, const Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
+{
+    bool nonfinite = false;
+    if (tensor->stacked == 0) return math_of(w)->load(matrix(tile), memory_at(w->block, tensor, row, col), tensor->cols);
+    for (uint32_t r = 0; r < tile->rows; r++)
+        nonfinite |= math_of(w)->load(matrix_row(tile, r), memory_at(w->block, tensor, row + r, col), tensor->cols);
+    return nonfinite;
+}
+
+static void store_numbers(const Stream *w, const Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
+{
+    if (tensor->stacked == 0) {
+        math_of(w)->store(memory_at(w->block, tensor, row, col), tensor->cols, matrix(tile), tensor->type);
+        return;
+    }
+    for (uint32_t r = 0; r < tile->rows; r++)
+        math_of(w)->store(memory_at(w->block, tensor, row + r, col), tensor->cols, matrix_row(tile, r), tensor->type);
+}
+
 void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64_t col)
 {
     if (!alive(w) || !inside(w, tensor, row, col)) return;
@@ -193,7 +225,7 @@ void load_part(Stream *w, Tile *tile, const Tensor *tensor, uint64_t row, uint64
     op_count_elements(w, OP_LOAD, 1);
     count_load(w, tile, tensor, row, col);
     op_count_copy(w, tile);
-    if (math_of(w) != NULL && alive(w)) tile->nonfinite = math_of(w)->load(matrix(tile), memory_at(w->block, tensor, row, col), tensor->cols);
+    if (math_of(w) != NULL && alive(w)) tile->nonfinite = load_numbers(w, tile, tensor, row, col);
     report_copy(w, OP_LOAD, tile, NULL, tensor);
 }
 
@@ -209,7 +241,7 @@ void store_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Til
     op_count_elements(w, OP_STORE, 1);
     count_store(w, tile, tensor, row, col, false);
     op_count_copy(w, tile);
-    if (math_of(w) != NULL && alive(w)) math_of(w)->store(memory_at(w->block, tensor, row, col), tensor->cols, matrix(tile), tensor->type);
+    if (math_of(w) != NULL && alive(w)) store_numbers(w, tensor, row, col, tile);
     report_copy(w, OP_STORE, NULL, tile, tensor);
 }
 
@@ -227,6 +259,10 @@ static void add_to_memory(const Stream *w, const Tensor *tensor, uint64_t row, u
 void atomic_add_part(Stream *w, Tensor *tensor, uint64_t row, uint64_t col, const Tile *tile)
 {
     if (!alive(w) || !inside(w, tensor, row, col) || !stays_inside(w, tensor, row, col, tile)) return;
+    if (tensor->stacked != 0) {
+        status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: no atomic additions to stacked tensor %s", w->block->kernel->name, tensor->name);
+        return;
+    }
     op_count_elements(w, OP_ATOMIC_ADD, 1);
     op_count(w, &w->block->traffic[tensor->index].atomic_adds, tile_elements_here(tile));
     count_store(w, tile, tensor, row, col, true);
@@ -257,6 +293,23 @@ void barrier_sync_fully(Stream *w, const Tile *token)
 
 /* ------------------------------------------------------------------------------------------------------------ tensor cores */
 
+/* What row r of a banded tile sees. */
+static VisibleBand row_band(const Tile *x, uint32_t r)
+{
+    const int64_t steps = (x->band_phase + (int64_t)r) / x->band_step;
+    return (VisibleBand){x->band.first + steps, x->band.last + steps};
+}
+
+/* Hidden elements become value. */
+static void hide_elements(const Stream *w, const Tile *x, double value)
+{
+    if (x->band_step <= 1) {
+        math_of(w)->hide(matrix(x), x->band, value);
+        return;
+    }
+    for (uint32_t r = 0; r < x->rows; r++) math_of(w)->hide(matrix_row(x, r), row_band(x, r), value);
+}
+
 /* Shared memory read by the instructions of an M x N product: see InstructionShape. */
 static uint64_t operand_bytes(const Stream *w, const Tile *a, const Tile *b, uint64_t m, uint64_t n)
 {
@@ -282,6 +335,21 @@ static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile
     c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
 }
 
+/* A banded left operand whose hidden elements must not touch what is not finite. */
+static void multiply_banded(const Stream *w, const Tile *c, const Tile *a, bool a_transposed, const Tile *b, bool b_transposed, bool accumulate)
+{
+    if (a->band_step <= 1) {
+        math_of(w)->matmul_banded(matrix(c), matrix(a), a_transposed, a->band, matrix(b), b_transposed, accumulate);
+        return;
+    }
+    if (a_transposed) {
+        status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: tile %s has stacked rows and cannot be transposed", w->block->kernel->name, a->name);
+        return;
+    }
+    for (uint32_t r = 0; r < a->rows; r++)
+        math_of(w)->matmul_banded(matrix_row(c, r), matrix_row(a, r), false, row_band(a, r), matrix(b), b_transposed, accumulate);
+}
+
 void matmul_fully(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm form, double alpha, ProductKind kind)
 {
     const bool accumulate = kind != PRODUCT_REPLACES, a_transposed = form == PRODUCT_TN, b_transposed = form == PRODUCT_NT;
@@ -294,7 +362,7 @@ void matmul_fully(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm 
     op_count_product(w, c, a, kind);
     op_count_touch(w, c, accumulate ? 2 : 1);
     if (math_of(w) != NULL && alive(w)) {
-        if (a->banded && b->nonfinite) math_of(w)->matmul_banded(matrix(c), matrix(a), a_transposed, a->band, matrix(b), b_transposed, accumulate);
+        if (a->banded && b->nonfinite) multiply_banded(w, c, a, a_transposed, b, b_transposed, accumulate);
         else math_of(w)->matmul(matrix(c), matrix(a), a_transposed, matrix(b), b_transposed, alpha, accumulate);
     }
     report(w, OP_MATMUL, c, a, b, accumulate ? c : NULL);
@@ -305,16 +373,23 @@ void matmul_fully(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
 /* Sets the tile's band, or narrows the one it has; false when nothing is hidden by it. Row arithmetic only: no N x N mask exists anywhere. */
-static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
+static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step)
 {
-    const int64_t offset = (int64_t)row - (int64_t)col, rows = x->rows, cols = x->cols;
-    if (op_is_all_visible(x, row, col, band)) return false;
+    const uint32_t phase = (uint32_t)(row % step);
+    const int64_t offset = (int64_t)(row / step) - (int64_t)col, rows = x->rows, cols = x->cols;
     const int64_t low = offset + band.low, end = offset + band.high + 1;
+    if (low + (phase + rows - 1) / step <= 0 && end >= cols) return false;      /* the last row sees the first column, the first the last */
+    if (x->banded && (x->band_step != step || x->band_phase != phase))
+        return !status_fail(x->block->machine->status, STATUS_INFEASIBLE, "%s: tile %s has two masks whose rows are stacked differently", x->block->kernel->name,
+                            x->name);
+    x->band_step = step;
+    x->band_phase = phase;
     x->band.first = x->banded && x->band.first > low ? x->band.first : low;
     x->band.last = x->banded && x->band.last < end ? x->band.last : end;
     uint64_t visible = 0;
     for (int64_t r = 0; r < rows; r++) {
-        const int64_t first = clamp(x->band.first + r, 0, cols), last = clamp(x->band.last + r, 0, cols);
+        const VisibleBand seen = row_band(x, (uint32_t)r);
+        const int64_t first = clamp(seen.first, 0, cols), last = clamp(seen.last, 0, cols);
         if (last > first) visible += (uint64_t)(last - first);
     }
     x->visible = visible;
@@ -322,19 +397,23 @@ static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band)
     return true;
 }
 
-void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, double hidden)
+static void mask_rows(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step, double hidden)
 {
     const uint64_t visible = x->visible;
-    if (!alive(w) || !set_band(x, row, col, band)) return;
+    if (!alive(w) || !set_band(x, row, col, band, step)) return;
     op_count_elements(w, OP_MASK, x->area);
     op_count(w, &w->block->counts.matmul_flops_hidden, 2 * (visible - x->visible) * x->depth);
-    if (math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, hidden);
+    if (math_of(w) != NULL) hide_elements(w, x, hidden);
     report(w, OP_MASK, x, x, NULL, NULL);
 }
 
+void mask_fully(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, double hidden) { mask_rows(w, x, row, col, band, 1, hidden); }
+
+void mask_stacked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step) { mask_rows(w, x, row, col, band, step, -INFINITY); }
+
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band)
 {
-    if (alive(w) && set_band(x, row, col, band) && x->nonfinite && math_of(w) != NULL) math_of(w)->hide(matrix(x), x->band, 0.0);
+    if (alive(w) && set_band(x, row, col, band, 1) && x->nonfinite && math_of(w) != NULL) hide_elements(w, x, 0.0);
 }
 
 /* ----------------------------------------------------------------------------------------------------- CUDA cores and MUFU */
@@ -447,7 +526,7 @@ void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)
     if (math_of(w) != NULL && alive(w)) {
         if (w->poly_sixteenths == 0) math_of(w)->exp_rows(matrix(p), matrix(x), matrix(m));
         else math_of(w)->exp_rows_mixed(matrix(p), matrix(x), matrix(m), w->poly_sixteenths);
-        if (p->banded) math_of(w)->hide(matrix(p), p->band, 0.0);   /* also where m is NaN: -inf - NaN is no zero */
+        if (p->banded) hide_elements(w, p, 0.0);    /* also where m is NaN: -inf - NaN is no zero */
     }
     report(w, OP_EXP_ROWS, p, x, m, NULL);
 }
@@ -485,6 +564,17 @@ void scale_rows_fully(Stream *w, Tile *x, const Rows *factor)
     report(w, OP_SCALE_ROWS, x, x, factor, NULL);
 }
 
+void weigh_rows(Stream *w, Tile *x, const Rows *weight, const Rows *logsumexp)
+{
+    if (!alive(w) || !same_shape(w, OP_SCALE_ROWS, weight, x->rows, 1) || !same_shape(w, OP_SCALE_ROWS, logsumexp, x->rows, 1)) return;
+    op_count_elements(w, OP_SCALE_ROWS, x->area);
+    op_count_touch(w, x, 2);
+    op_count_touch(w, weight, 1);
+    op_count_touch(w, logsumexp, 1);
+    if (math_of(w) != NULL) math_of(w)->weigh_rows(matrix(x), matrix(weight), matrix(logsumexp));
+    report(w, OP_SCALE_ROWS, x, x, weight, logsumexp);
+}
+
 void divide_rows_fully(Stream *w, Tile *x, const Rows *l)
 {
     if (!alive(w) || !same_shape(w, OP_DIVIDE_ROWS, l, x->rows, 1)) return;
@@ -512,11 +602,10 @@ void multiply_fully(Stream *w, Tile *y, const Tile *x)
     op_count_touch(w, y, 2);
     op_count_touch(w, x, 1);
     if (math_of(w) != NULL) math_of(w)->multiply(matrix(y), matrix(x), matrix(y));
-    if (x->banded && !y->banded) {
-        op_count(w, &w->block->counts.matmul_flops_hidden, 2 * (x->area - x->visible) * y->depth);
-        if (math_of(w) != NULL) math_of(w)->hide(matrix(y), x->band, 0.0);
-    }
+    const bool hides = x->banded && !y->banded;
+    if (hides) op_count(w, &w->block->counts.matmul_flops_hidden, 2 * (x->area - x->visible) * y->depth);
     copy_mask(y, x);
+    if (hides && math_of(w) != NULL) hide_elements(w, y, 0.0);
     report(w, OP_MULTIPLY, y, y, x, NULL);
 }
 
@@ -655,4 +744,97 @@ void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l)
     op_count_elements(w, OP_ROWS_LOG_SUM_EXP, lse->rows);
     if (math_of(w) != NULL) math_of(w)->log_sum_exp(matrix(lse), matrix(m), matrix(l));
     report(w, OP_ROWS_LOG_SUM_EXP, lse, m, l, NULL);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- narrow formats */
+
+void scale_cols(Stream *w, Tile *x, const Rows *factor)
+{
+    if (!alive(w) || !same_shape(w, OP_SCALE_ROWS, factor, x->cols, 1)) return;
+    op_count_elements(w, OP_SCALE_ROWS, x->area);
+    op_count_touch(w, x, 2);
+    op_count_touch(w, factor, 1);
+    if (math_of(w) != NULL) math_of(w)->scale_cols(matrix(x), matrix(factor));
+    report(w, OP_SCALE_ROWS, x, x, factor, NULL);
+}
+
+/* Each stage of the butterfly is an addition per element. */
+static void rotate(Stream *w, Tile *x, uint64_t seed, uint64_t head, bool back)
+{
+    if (!alive(w)) return;
+    for (uint32_t stage = 0; stage < hadamard_stages(x->cols); stage++) {
+        op_count_elements(w, OP_ADD, x->area);
+        op_count_touch(w, x, 2);
+        report(w, OP_ADD, x, x, NULL, NULL);
+    }
+    if (math_of(w) == NULL) return;
+    const Precision precision = math_of(w)->real_bytes == sizeof(float) ? PRECISION_F32 : PRECISION_F64;
+    int8_t *signs = alloc_array(w->block->machine->alloc, x->cols, sizeof *signs, "signs of a rotation", w->block->machine->status);
+    if (signs == NULL) return;
+    hadamard_signs(signs, x->cols, seed, head);
+    if (back) hadamard_unrotate(precision, matrix(x), signs);
+    else hadamard_rotate(precision, matrix(x), signs);
+    alloc_free(w->block->machine->alloc, signs);
+}
+
+void rotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head) { rotate(w, x, seed, head, false); }
+
+void unrotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head) { rotate(w, x, seed, head, true); }
+
+static bool computes_in_f32(const Stream *w)
+{
+    if (math_of(w) == NULL || math_of(w)->real_bytes == sizeof(float)) return true;
+    return status_fail(w->block->machine->status, STATUS_INFEASIBLE, "%s: quantisation is computed in float32 only", w->block->kernel->name);
+}
+
+static Matrix row_of(Matrix x, uint32_t row) { return (Matrix){(float *)x.data + row, 1, x.cols, x.ld}; }
+
+void absolute_max(Stream *w, Rows *largest, const Tile *x)
+{
+    if (!alive(w) || !computes_in_f32(w)) return;
+    const bool one = largest->max_rows == 1;
+    set_shape(w, largest, one ? 1 : x->rows, 1);
+    op_count_elements(w, OP_ROW_MAX, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, largest, 1);
+    for (uint32_t r = 0; math_of(w) != NULL && alive(w) && r < largest->rows; r++)
+        ((float *)largest->data)[r] = matrix_extent(one ? matrix(x) : row_of(matrix(x), r)).largest;
+    report(w, OP_ROW_MAX, largest, x, NULL, NULL);
+}
+
+static void quantise_rows(const Tile *y, const Rows *descale, const Tile *x, const Rows *largest)
+{
+    const QuantisedFormat format = y->type == ELEMENT_E5M2 ? QUANTISED_E5M2 : QUANTISED_E4M3;
+    const bool one = largest == NULL || largest->rows == 1;
+    for (uint32_t r = 0; r < (one ? 1 : x->rows); r++) {
+        const float s = largest == NULL ? 1.0f : quantising_scale(format, ((const float *)largest->data)[r]);
+        if (one) quantise_scaled(matrix(y), matrix(x), format, s);
+        else quantise_scaled(row_of(matrix(y), r), row_of(matrix(x), r), format, s);
+        if (largest != NULL) ((float *)descale->data)[r] = 1.0f / s;
+    }
+}
+
+void quantise(Stream *w, Tile *y, Rows *descale, const Tile *x, const Rows *largest)
+{
+    if (!alive(w) || !computes_in_f32(w)) return;
+    if (y != x) set_shape(w, y, x->rows, x->cols);
+    if (largest != NULL) {
+        if (largest->rows != 1 && !same_shape(w, OP_MULTIPLY, largest, x->rows, 1)) return;
+        set_shape(w, descale, largest->rows, 1);
+        op_count_elements(w, OP_MULTIPLY, x->area);
+        op_count_touch(w, largest, 1);
+        op_count_touch(w, descale, 1);
+    }
+    op_count_elements(w, OP_CONVERT, x->area);
+    op_count_touch(w, x, 1);
+    op_count_touch(w, y, 1);
+    if (math_of(w) != NULL && alive(w)) quantise_rows(y, descale, x, largest);
+    if (largest != NULL) report(w, OP_MULTIPLY, descale, x, largest, NULL);
+    report(w, OP_CONVERT, y, x, NULL, NULL);
+}
+
+double tile_scalar(const Tile *x)
+{
+    if (x->block->machine->math == NULL || x->data == NULL) return 1.0;
+    return x->block->machine->math->real_bytes == sizeof(float) ? (double)((const float *)x->data)[0] : ((const double *)x->data)[0];
 }

@@ -58,6 +58,9 @@ typedef struct {
 static inline void mask(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
 /* The same for a gradient of scores: hidden elements become 0. */
 static inline void mask_gradient(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
+/* The same where X stacks `step` rows (the heads of a group) per row of the score matrix: row r of X counts as row (row + r) / step of the band.
+ * Products of X must not transpose it. */
+void mask_stacked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step);
 /* No instruction: tells the products that follow which elements of X were masked before they went through memory, so that
  * 0 * NaN does not enter and the exact count is right. A NaN of the row that got there on the way (0 / NaN) is 0 again. */
 void declare_masked(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band);
@@ -83,6 +86,8 @@ static inline void row_sum_scaled(Stream *w, Rows *l, const Rows *alpha, const T
 static inline void scale_rows(Stream *w, Tile *x, const Rows *factor);                        /* X = diag(factor) X    [1 per element] */
 static inline void divide_rows(Stream *w, Tile *x, const Rows *l);                            /* X = diag(l)^-1 X, 0 where l = 0 [1 per element] */
 
+/* scale_rows where a row with logsumexp = -inf, which stands for no keys at all, becomes 0 whatever it is, even NaN. [1 per element] */
+void weigh_rows(Stream *w, Tile *x, const Rows *weight, const Rows *logsumexp);
 static inline void subtract_rows(Stream *w, Tile *x, const Rows *d);                          /* X = X - d, the same d along a row [1 per element] */
 static inline void multiply(Stream *w, Tile *y, const Tile *x);       /* Y = X o Y element-wise; hidden where X is, as are Y's pairs [1 per element] */
 void row_dot(Stream *w, Rows *d, const Tile *x, const Tile *y);                 /* d = row sums of X o Y [2 per element] */
@@ -105,6 +110,20 @@ static inline void rows_max(Stream *w, Rows *y, const Rows *a, const Rows *b);  
 static inline void rows_multiply(Stream *w, Rows *y, const Rows *a, const Rows *b);           /* y = a b               [1 per row] */
 void rows_add(Stream *w, Rows *y, const Rows *x);                               /* y += x                [1 per row] */
 void rows_log_sum_exp(Stream *w, Rows *lse, const Rows *m, const Rows *l);      /* m + log l, -inf where l = 0 [0] */
+
+/* --------------------------------------------------------------------------------------------------- narrow formats (§4.4) */
+
+void scale_cols(Stream *w, Tile *x, const Rows *factor);                        /* X = X diag(factor), counted as scale_rows [1 per element] */
+/* Rows rotated by a random-sign Hadamard matrix of (seed, head), X J or X Jᵀ (hadamard.h); additions by butterfly [hadamard_additions() per row] */
+void rotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head);
+void unrotate_rows(Stream *w, Tile *x, uint64_t seed, uint64_t head);
+/* Largest finite magnitude of all of X, if `largest` holds one value, or of each row [1 per element] */
+void absolute_max(Stream *w, Rows *largest, const Tile *x);
+/* Y = codes of X scaled by its largest magnitudes, one of all or one per row; descale = what multiplies them back (quantise.h). Y's format is E4M3 or
+ * E5M2; float32 arithmetic only. `largest` NULL: a scale of 1, and no descale. [1 per element, 0 without a scale] */
+void quantise(Stream *w, Tile *y, Rows *descale, const Tile *x, const Rows *largest);
+/* The first element of a tile, as a number that a kernel computes with; 1 when nobody computes. */
+double tile_scalar(const Tile *x);
 
 #include "ops_inline.h"
 

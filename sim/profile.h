@@ -7,8 +7,8 @@
  *
  * All quantities are exact integers in base units (bytes, bytes per second, hertz, FLOP, cycles); none passes through a double.
  * A fused multiply-add is 2 FLOP in tensor rates and 1 operation in fp32_fma rates. The key in the file is the name of the field.
- * What a Profile leaves out: instruction shapes (they belong to the operations), power and clock throttling, and the latency of the
- * far L2 partition. The lecture uses these numbers in §1.3 (memory hierarchy), §1.4 and §2.4 (balance
+ * What a Profile leaves out: instruction shapes (they belong to the operations) and the latency of the far L2 partition.
+ * The lecture uses these numbers in §1.3 (memory hierarchy), §1.4 and §2.4 (balance
  * points), §4.2 and §5.1 (exponential against tensor rate).
  */
 #ifndef ATTNLAB_PROFILE_H
@@ -37,6 +37,9 @@ typedef struct {
     uint64_t sm_count;
     uint64_t tensor_clock_hz;                   /* the clock at which the peak below is defined */
     uint64_t boost_clock_hz;                    /* the highest SM clock */
+    uint64_t load_clock_hz;                     /* the highest SM clock in kernels that use the tensor cores */
+    uint64_t full_tensor_clock_hz;              /* the clock that the power limit leaves when the tensor cores never rest */
+    uint64_t launch_nanoseconds;                /* from one launch to the next, when kernels do nothing */
 
     /* tensor cores: dense FLOP, float32 accumulation; 0 = the chip lacks the instruction */
     uint64_t peak_bf16_flops_per_chip;          /* FLOP per second as published; sm_count x best rate x tensor clock within 1 % */
@@ -51,7 +54,10 @@ typedef struct {
     uint64_t issue_slots_per_cycle_per_sm;      /* warp instructions: one per scheduler */
     uint64_t smem_bytes_per_cycle_per_sm;
     uint64_t issue_interval_millicycles_per_warp;   /* one warp alone issues a dependent instruction this often */
+    uint64_t independent_interval_millicycles_per_warp; /* the same of instructions that do not wait for one another */
     uint64_t matmul_startup_cycles;             /* from the issue of an asynchronous matrix product to its first result, beyond its own time */
+    uint64_t mma_sync_startup_cycles;           /* the same of a product by mma.sync: first fragments from shared memory, first result */
+    uint64_t wgmma_queue_instructions;          /* wgmma instructions that a warpgroup can have issued before they run */
     uint64_t row_statistic_lanes;               /* lanes that each compute the same statistic of a row: who shares a row of the accumulator layout */
     uint64_t barrier_latency_cycles;            /* from the arrival at a named barrier to the release of those who wait */
 

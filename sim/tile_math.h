@@ -58,6 +58,8 @@ typedef struct {
     void (*exp_rows_mixed)(Matrix y, Matrix x, Matrix m, uint32_t sixteenths); /* the same, by a polynomial in the first of each 16 columns */
     void (*exp_difference)(Matrix alpha, Matrix m_old, Matrix m_new); /* exp(m_old - m_new), 0 where m_old = -inf */
     void (*scale_rows)(Matrix x, Matrix factor);
+    void (*scale_cols)(Matrix x, Matrix factor);                    /* column c times factor's row c */
+    void (*weigh_rows)(Matrix x, Matrix weight, Matrix lse);        /* the same, but 0 where lse = -inf */
     void (*subtract_rows)(Matrix x, Matrix d);                      /* x - d, the same d along a row */
     void (*row_dot)(Matrix d, Matrix x, Matrix y);                  /* sum over columns of x y */
     void (*divide_rows)(Matrix x, Matrix l);                        /* 0 where l = 0 */

@@ -120,9 +120,11 @@ typedef struct {
     uint32_t *next_in_stream;                   /* [count]: program order within a stream */
     uint32_t *next_async;                       /* [count]: issue order within an asynchronous queue */
     uint64_t *issued;                           /* [count]: when an asynchronous operation left its stream */
+    uint32_t *issuer;                           /* [count]: the operation that its stream had then waited for */
     uint32_t stream_head[TIMELINE_STREAMS];
     uint64_t stream_free[TIMELINE_STREAMS];
-    uint32_t stream_last[TIMELINE_STREAMS];     /* the blocking operation that set stream_free */
+    uint32_t stream_last[TIMELINE_STREAMS];     /* the operation that set stream_free, but for issuing others since; or none */
+    uint32_t stream_queued[TIMELINE_STREAMS];   /* the asynchronous operation whose start the stream waits for: the queue is full */
     Queue async[TIMELINE_STREAMS][UNIT_KINDS];
     uint64_t unit_free[UNIT_KINDS];
     uint32_t unit_last[UNIT_KINDS];
@@ -149,6 +151,13 @@ static Unit main_unit(const TimedOperation *operation)
     return (Unit)best;
 }
 
+/* When what `done` made can be used: by another stream once a barrier has told it. */
+static uint64_t ready_for(const Timeline *timeline, const TimedOperation *done, const TimedOperation *user)
+{
+    const bool barrier = done->operation == OP_ARRIVE;          /* waits for itself: OP_SYNC */
+    return done->end + (done->stream != user->stream && !barrier ? timeline->profile->barrier_latency_cycles : 0);
+}
+
 /* When the operation could start; false if it still depends on one that has not started. */
 static bool examine(const Simulation *s, uint32_t index, uint64_t issued, uint32_t issuer, Candidate *candidate)
 {
@@ -158,8 +167,9 @@ static bool examine(const Simulation *s, uint32_t index, uint64_t issued, uint32
     for (uint32_t i = 0; i < operation->dependency_count; i++) {
         const uint32_t other = timeline->dependencies[operation->first_dependency + i];
         if (!is_done(&timeline->operations[other])) return false;
-        if (timeline->operations[other].end > candidate->ready) {
-            candidate->ready = timeline->operations[other].end;
+        const uint64_t ready = ready_for(timeline, &timeline->operations[other], operation);
+        if (ready > candidate->ready) {
+            candidate->ready = ready;
             candidate->wait = WAIT_TILE;
             candidate->waited_for = other;
         }
@@ -193,14 +203,19 @@ static bool is_better(const Candidate *a, const Candidate *b)
     return a->operation < b->operation;
 }
 
-/* Moves asynchronous operations at stream heads into their queues: a stream does not wait for them. */
+/* Moves asynchronous operations at stream heads into their queues: a stream waits for them only while the queue is full (Cost::queued_at). */
 static void issue_async(Simulation *s, uint16_t stream)
 {
     Timeline *timeline = s->timeline;
-    while (s->stream_head[stream] != NO_OPERATION && timeline->operations[s->stream_head[stream]].async) {
+    while (s->stream_queued[stream] == NO_OPERATION && s->stream_head[stream] != NO_OPERATION &&
+           timeline->operations[s->stream_head[stream]].async) {
         const uint32_t index = s->stream_head[stream];
+        const Cost *cost = &timeline->operations[index].cost;
         Queue *queue = &s->async[stream][main_unit(&timeline->operations[index])];
         s->issued[index] = s->stream_free[stream];
+        s->issuer[index] = s->stream_last[stream];
+        s->stream_free[stream] += cost->issue;
+        if (cost->queued_at > 0) s->stream_queued[stream] = index;
         s->next_async[index] = NO_OPERATION;
         if (queue->head == NO_OPERATION) queue->head = index;
         else s->next_async[queue->tail] = index;
@@ -214,16 +229,29 @@ static Candidate choose(const Simulation *s)
     Candidate best = {.operation = NO_OPERATION}, candidate;
     for (uint16_t stream = 0; stream < s->timeline->stream_count; stream++) {
         const uint32_t head = s->stream_head[stream];
-        if (head != NO_OPERATION && examine(s, head, s->stream_free[stream], s->stream_last[stream], &candidate) && is_better(&candidate, &best))
+        if (head != NO_OPERATION && s->stream_queued[stream] == NO_OPERATION && examine(s, head, s->stream_free[stream], s->stream_last[stream], &candidate) && is_better(&candidate, &best))
             best = candidate;
         for (int unit = 0; unit < UNIT_KINDS; unit++) {
             const Queue *queue = &s->async[stream][unit];
-            if (queue->head == NO_OPERATION || !examine(s, queue->head, s->issued[queue->head], s->stream_last[stream], &candidate)) continue;
+            if (queue->head == NO_OPERATION || !examine(s, queue->head, s->issued[queue->head], s->issuer[queue->head], &candidate)) continue;
             keep_order(queue, (Unit)unit, &candidate);
             if (is_better(&candidate, &best)) best = candidate;
         }
     }
     return best;
+}
+
+/* The operation that its stream waited for has started: when the stream goes on is known. */
+static void leave_queue(Simulation *s, const TimedOperation *operation, uint32_t index)
+{
+    const uint16_t stream = operation->stream;
+    const uint64_t free = operation->start + operation->cost.queued_at;
+    s->stream_queued[stream] = NO_OPERATION;
+    if (free > s->stream_free[stream]) {
+        s->stream_free[stream] = free;
+        s->stream_last[stream] = index;
+    }
+    issue_async(s, stream);
 }
 
 static void start(Simulation *s, const Candidate *chosen)
@@ -246,6 +274,7 @@ static void start(Simulation *s, const Candidate *chosen)
         queue->head = s->next_async[chosen->operation];
         queue->last = chosen->operation;
         queue->last_start = chosen->start;
+        if (s->stream_queued[operation->stream] == chosen->operation) leave_queue(s, operation, chosen->operation);
     } else {
         s->stream_head[operation->stream] = s->next_in_stream[chosen->operation];
         s->stream_free[operation->stream] = operation->end;
@@ -261,7 +290,7 @@ static void link_streams(Simulation *s)
     Timeline *timeline = s->timeline;
     uint32_t last[TIMELINE_STREAMS];
     for (int stream = 0; stream < TIMELINE_STREAMS; stream++) {
-        s->stream_head[stream] = last[stream] = NO_OPERATION;
+        s->stream_head[stream] = s->stream_queued[stream] = s->stream_last[stream] = last[stream] = NO_OPERATION;
         for (int unit = 0; unit < UNIT_KINDS; unit++) s->async[stream][unit] = (Queue){.head = NO_OPERATION, .tail = NO_OPERATION};
     }
     for (uint32_t i = 0; i < timeline->count; i++) {
@@ -295,6 +324,7 @@ bool timeline_run(Timeline *timeline)
     Simulation s = {.timeline = timeline};
     s.next_in_stream = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     s.next_async = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
+    s.issuer = alloc_array(timeline->alloc, timeline->count, sizeof(uint32_t), "timeline", timeline->status);
     s.issued = alloc_array(timeline->alloc, timeline->count, sizeof(uint64_t), "timeline", timeline->status);
     timeline->makespan = 0;
     memset(timeline->busy, 0, sizeof timeline->busy);
@@ -302,6 +332,7 @@ bool timeline_run(Timeline *timeline)
     alloc_free(timeline->alloc, s.next_in_stream);
     alloc_free(timeline->alloc, s.next_async);
     alloc_free(timeline->alloc, s.issued);
+    alloc_free(timeline->alloc, s.issuer);
     return ok;
 }
 
@@ -336,7 +367,7 @@ CriticalPath timeline_critical_path(const Timeline *timeline)
         const TimedOperation *operation = &timeline->operations[at];
         charge(&path, operation, until - operation->start);
         until = operation->start;
-        if (until == 0 || operation->wait == WAIT_NOTHING) break;
+        if (until == 0 || operation->wait == WAIT_NOTHING || operation->waited_for == NO_OPERATION) break;
         at = operation->waited_for;
     }
     path.latency += until;

@@ -18,9 +18,11 @@
  */
 #include "algos/run.h"
 #include "sim/formats.h"
+#include "sim/hadamard.h"
 #include "sim/l2_cache.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
+#include "sim/quantise.h"
 #include "sim/tile_math.h"
 
 #include <math.h>
@@ -386,6 +388,29 @@ static void bench_normal(void *values)
            2e9 * best_double / PIECE_ELEMENTS);
 }
 
+/* What comes before FP8 attention: 16k x 128, rotated, then rounded with a scale per block of 128 rows. */
+static void bench_rotation(Bench *bench)
+{
+    enum { ROWS = 16384, COLS = 128, DISTANCE = ROWS + TILE_ROW_ALIGNMENT };
+    float *values = alloc_array(&bench->alloc, (uint64_t)DISTANCE * COLS, sizeof(float), "values", &bench->status), descale[ROWS / 128];
+    int8_t signs[COLS];
+    double rotate = 0, quantise = 0;
+    if (values == NULL) return;
+    const Matrix x = {values, ROWS, COLS, DISTANCE};
+    normal_fill_f32(values, (uint64_t)DISTANCE * COLS, 0, 0, 0);
+    hadamard_signs(signs, COLS, 0, 0);
+    for (int i = 0; i < PIECE_REPETITIONS; i++) {
+        const uint64_t start = now();
+        hadamard_rotate(PRECISION_F32, x, signs);
+        rotate = best_of(rotate, seconds_since(start), i);
+        const uint64_t middle = now();
+        quantise_matrix(x, x, QUANTISED_E4M3, SCALE_BLOCK, 128, descale);
+        quantise = best_of(quantise, seconds_since(middle), i);
+    }
+    printf("16,384 x 128: rotated in %.2f ms, rounded to E4M3 in %.2f ms\n", 1e3 * rotate, 1e3 * quantise);
+    alloc_free(&bench->alloc, values);
+}
+
 static void bench_pieces(Bench *bench)
 {
     void *values = alloc_array(&bench->alloc, PIECE_ELEMENTS, sizeof(float), "values", &bench->status);
@@ -394,6 +419,7 @@ static void bench_pieces(Bench *bench)
     bench_exp(PRECISION_F32, values);
     bench_exp(PRECISION_F64, values);
     bench_normal(values);
+    bench_rotation(bench);
     alloc_free(&bench->alloc, values);
 }
 

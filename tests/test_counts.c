@@ -2,6 +2,7 @@
  *
  *   small shapes    walk = closed form = brute force, field by field: an exhaustive grid, then random shapes with heads
  *   wide shapes     walk = closed form at odd lengths, head dims up to 257, blocks from 1x1 to 256x256
+ *   decoding        the same with any split, packing and order of merging
  *   executors       count = numeric, and one head multiplied = all heads walked
  *   known numbers   the integers of the papers and of the lecture (§1.4, §2.3, §2.5, §3.1, §3.2)
  *
@@ -20,6 +21,7 @@ typedef struct {
     Test test;
     Profile unbounded;
     Alloc alloc;
+    DecodeOptions decode;       /* what the next walks of algorithm_decode take */
 } Context;
 
 /* The counters that the three ways share, under the same names. */
@@ -43,7 +45,8 @@ static void check_field(Context *x, const CountCase *c, const char *field, const
     char what[400] = "", shape[256];
     if (got != want) {
         count_case_name(c, shape, sizeof shape);
-        snprintf(what, sizeof what, "%s: %s, %s", shape, field, ways);
+        snprintf(what, sizeof what, "%s (decode: splits %u packing %d merge %d): %s, %s", shape, x->decode.splits, (int)x->decode.packing,
+                 (int)x->decode.merge, field, ways);
     }
     check_u64(&x->test, got, want, what);
 }
@@ -66,7 +69,8 @@ static BruteProblem brute_problem(const CountCase *c, const CountedProblem *p)
                           .d = s->head_dim, .mask = masks[s->mask], .window_left = s->window_left,
                           .window_right = s->window_right, .Br = c->tiles.Br, .Bc = c->tiles.Bc,
                           .element_bytes = p->element_bytes, .statistic_bytes = p->statistic_bytes, .ideal_l2 = c->l2 == L2_IDEAL,
-                          .instruction_rows = p->shape_m, .instruction_cols = p->shape_n, .softmax_cols = p->softmax_cols};
+                          .instruction_rows = p->shape_m, .instruction_cols = p->shape_n, .softmax_cols = p->softmax_cols,
+                          .splits = p->splits, .packed = p->packed, .merged_by_tree = p->merged_by_tree};
 }
 
 /* Walk = closed form, and = brute force if asked. */
@@ -75,7 +79,7 @@ static void check_ways(Context *x, const CountCase *c, const Profile *profile, b
     Status status = {0};
     AttentionRun run;
     BruteCounts counts = {0};
-    if (count_walk(&run, c, (MachineConfig){.mode = MODE_COUNT}, profile, &x->alloc, &status) && brute) {
+    if (count_walk_decode(&run, c, x->decode, (MachineConfig){.mode = MODE_COUNT}, profile, &x->alloc, &status) && brute) {
         const BruteProblem problem = brute_problem(c, &run.problem);
         brute_force(c->algorithm->name, &problem, &counts, &x->alloc, &status);
     }
@@ -178,8 +182,8 @@ static void check_executor(Context *x, const CountCase *c, MachineConfig config,
 {
     Status status = {0};
     AttentionRun one, other;
-    const bool ok = count_walk(&one, c, (MachineConfig){.mode = MODE_COUNT}, &x->unbounded, &x->alloc, &status);
-    const bool ok_too = count_walk(&other, c, config, &x->unbounded, &x->alloc, &status);
+    const bool ok = count_walk_decode(&one, c, x->decode, (MachineConfig){.mode = MODE_COUNT}, &x->unbounded, &x->alloc, &status);
+    const bool ok_too = count_walk_decode(&other, c, x->decode, config, &x->unbounded, &x->alloc, &status);
     if (check_done(x, c, &status) && ok && ok_too) {
         for (size_t i = 0; i < FIELDS; i++)
             check_field(x, c, fields[i].name, ways, u64_at(&other.totals, fields[i].walk), u64_at(&one.totals, fields[i].walk));
@@ -189,6 +193,27 @@ static void check_executor(Context *x, const CountCase *c, MachineConfig config,
     }
     attention_run_free(&one);
     attention_run_free(&other);
+}
+
+/* Decoding: any parts, packed or not, merged in both orders; groups of heads that do not divide Br. By brute force, or (wide) longer. */
+static void decode_random(Context *x, int cases, bool wide)
+{
+    uint64_t random = 5;
+    for (int i = 0; i < cases; i++) {
+        CountCase c = {&algorithm_decode, attention_shape(1, random_between(&random, 1, wide ? 130 : 4)), {1, 1}, random_between(&random, 0, 1) ? L2_IDEAL : L2_NONE};
+        c.tiles = (TileSize){(uint32_t)random_between(&random, 1, wide ? 80 : 9), (uint32_t)random_between(&random, 1, wide ? 150 : 5)};
+        c.shape.seqlen_q = random_between(&random, 0, 2) ? random_between(&random, 0, wide ? 90 : 6) : 1;
+        c.shape.seqlen_k = wide ? random_length(&random, c.tiles.Bc) : random_between(&random, 0, 17);
+        c.shape.dtype = element_types[random_between(&random, 0, 2)];
+        random_mask(&c.shape, &random);
+        random_heads(&c.shape, &random, wide ? 8 : 3);
+        x->decode = random_decode(&c, &random);
+        check_ways(x, &c, &x->unbounded, !wide);
+        if (i % 8 != 0 || wide) continue;
+        check_executor(x, &c, (MachineConfig){.mode = MODE_NUMERIC}, "numeric against count");
+        check_executor(x, &c, (MachineConfig){.mode = MODE_COUNT, .walk_all_heads = true}, "all heads walked against one");
+    }
+    x->decode = (DecodeOptions){0};
 }
 
 static void executors(Context *x, int cases)
@@ -393,6 +418,8 @@ int main(void)
         long_softmax_rows(&x);
         wide_random(&x, 3000);
         executors(&x, 150);
+        decode_random(&x, 3000, false);
+        decode_random(&x, 3000, true);
         check_known_traffic(&x);
         check_known_operations(&x);
         check_standard_bytes(&x);

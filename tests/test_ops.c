@@ -126,6 +126,8 @@ static const Expected examples[] = {
     {"rows_multiply", 1, {1, 1}},
     {"rows_add", 1, {2.5, 4.25}},
     {"rows_log_sum_exp", 1, {1.3068528194400546, 2.613705638880109}},           /* 2 - ln 2, 4 - 2 ln 2 */
+    {"weigh_rows", 2, {2, 4, 12, 16}},
+    {"weigh_rows, no keys in the second row", 2, {2, 4, 0, 0}},
     {"atomic_add", 2, {2, 4, 6, 8}},
 };
 enum { EXAMPLES = sizeof examples / sizeof examples[0] };
@@ -175,6 +177,8 @@ static void compute_example(Block *b, const void *arguments, uint64_t index)
     case 25: rows_multiply(w, q, t, r); result = q; break;
     case 26: rows_add(w, r, t); result = r; break;
     case 27: rows_log_sum_exp(w, q, r, t); result = q; break;
+    case 28: weigh_rows(w, o, r, t); break;
+    case 29: fill(w, q, 2, 1, 0.0); mask(w, q, 0, 0, (Band){0, 0}); weigh_rows(w, o, r, q); break;
     default: store(w, e->out, 0, o); atomic_add(w, e->out, 0, x); return;
     }
     store(w, e->out, 0, result);
@@ -492,6 +496,7 @@ typedef struct {
     uint64_t row, col;
     Band band;
     bool declare;
+    uint32_t step;              /* rows of S per row of the band; 0: mask(), not mask_stacked() */
 } Masked;
 
 static void mask_and_store(Block *b, const void *arguments, uint64_t index)
@@ -507,6 +512,7 @@ static void mask_and_store(Block *b, const void *arguments, uint64_t index)
     fill(w, k, MASK_COLS, MASK_DEPTH, 1.0);
     matmul_nt(w, s, q, k);
     if (a->declare) declare_masked(w, s, a->row, a->col, a->band);
+    else if (a->step > 0) mask_stacked(w, s, a->row, a->col, a->band, a->step);
     else mask(w, s, a->row, a->col, a->band);
     store(w, a->S, 0, s);
     matmul_nn(w, o, s, k);
@@ -524,7 +530,7 @@ static void check_mask(Context *x, Masked a, Mode mode)
     check_true(&x->test, launch(&machine, &kernel, (Grid){1, 1, 1}, &a), status.text);
     for (uint64_t i = 0; i < MASK_ROWS; i++)
         for (uint64_t j = 0; j < MASK_COLS; j++) {
-            const int64_t row = (int64_t)(a.row + i), col = (int64_t)(a.col + j);
+            const int64_t row = (int64_t)((a.row + i) / (a.step > 0 ? a.step : 1)), col = (int64_t)(a.col + j);
             const bool seen = row + a.band.low <= col && col <= row + a.band.high;
             visible += seen;
             if (mode == MODE_NUMERIC)
@@ -551,6 +557,12 @@ static void check_masks(Context *x)
                 check_mask(x, a, MODE_COUNT);
                 check_mask(x, a, MODE_NUMERIC);
                 check_mask(x, declared, MODE_NUMERIC);
+                for (uint32_t step = 1; step <= 5; step++) {
+                    Masked stacked = a;
+                    stacked.step = step;
+                    check_mask(x, stacked, MODE_COUNT);
+                    check_mask(x, stacked, MODE_NUMERIC);
+                }
             }
 }
 
@@ -1119,6 +1131,70 @@ static void check_pair(Context *x, bool both)
     machine_free(&machine);
 }
 
+/* ----------------------------------------------------------------------------------------------------------- stacked views */
+
+enum { STACK_COPY, STACK_ADD, STACK_TWO_MASKS, STACK_TRANSPOSE };
+
+typedef struct {
+    Tensor *from, *to, *plain;
+    int what;
+} Stacked;
+
+/* Rows 1 .. 4 of a view to rows 1 .. 4 of another one and to a tensor without views. */
+static void copy_stacked(Block *b, const void *arguments, uint64_t index)
+{
+    const Stacked *a = arguments;
+    Stream *w = stream(b, "s", 1);
+    Tile *t = register_tile(b, "t", ELEMENT_F64, 4, 2), *nan = register_tile(b, "nan", ELEMENT_F64, 4, 2), *o = register_tile(b, "o", ELEMENT_F64, 2, 2);
+    (void)index;
+    load(w, t, a->from, 1);
+    if (a->what == STACK_ADD) atomic_add(w, a->to, 1, t);
+    if (a->what == STACK_TWO_MASKS || a->what == STACK_TRANSPOSE) mask_stacked(w, t, 1, 0, (Band){-9, 0}, 2);
+    if (a->what == STACK_TWO_MASKS) mask(w, t, 1, 0, (Band){0, 9});
+    if (a->what == STACK_TRANSPOSE) {
+        load(w, nan, a->plain, 0);
+        matmul_tn(w, o, t, nan);
+    }
+    store(w, a->to, 1, t);
+    store(w, a->plain, 0, t);
+}
+
+/* Four heads of three rows as two groups of two: row r of group g is row r / 2 of head 2 g + r % 2. */
+static void check_stacked(Context *x)
+{
+    static const char *const errors[] = {"", "kernel: no atomic additions to stacked tensor to", "kernel: tile t has two masks whose rows are stacked differently",
+                                         "kernel: tile t has stacked rows and cannot be transposed"};
+    for (int what = STACK_COPY; what <= STACK_TRANSPOSE; what++) {
+        Status status = {0};
+        Machine machine;
+        const Kernel kernel = kernel_of(copy_stacked);
+        machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_NUMERIC, .l2 = L2_IDEAL, .precision = PRECISION_F64}, &x->alloc, &status);
+        Tensor *from = machine_tensor(&machine, "from", ELEMENT_F64, 1, 4, 3, 2), *to = machine_tensor(&machine, "to", ELEMENT_F64, 1, 4, 3, 2);
+        Stacked a = {machine_stacked_view(&machine, from, 2), machine_stacked_view(&machine, to, 2), machine_tensor(&machine, "plain", ELEMENT_F64, 1, 2, 4, 2), what};
+        check_true(&x->test, machine_stacked_view(&machine, from, 1) == from, "a group of one is the tensor itself");
+        for (uint64_t i = 0; i < 24; i++) tensor_set(&machine, from, i, (double)i + 1);
+        for (uint64_t i = 0; what == STACK_TRANSPOSE && i < 16; i++) tensor_set(&machine, a.plain, i, NAN);
+        check_true(&x->test, launch(&machine, &kernel, (Grid){1, 2, 1}, &a) == (what == STACK_COPY), "launch");
+        check_text(&x->test, status.text, errors[what], "stacked tensors");
+        for (uint64_t group = 0; what == STACK_COPY && group < 2; group++)
+            for (uint64_t r = 0; r < 6; r++)
+                for (uint64_t c = 0; c < 2; c++) {
+                    const uint64_t element = ((2 * group + r % 2) * 3 + r / 2) * 2 + c;
+                    const double want = r >= 1 && r <= 4 ? (double)element + 1 : 0;
+                    check_close(&x->test, tensor_value(&machine, to, element), want, 0, "a row of a stacked view");
+                    if (want > 0) check_close(&x->test, tensor_value(&machine, a.plain, (group * 4 + r - 1) * 2 + c), want, 0, "rows in the order of the view");
+                }
+        if (what == STACK_COPY) check_u64(&x->test, machine.ledger[0].traffic.hbm_read, 16, "elements of a view, each once");
+        machine_free(&machine);
+    }
+    Status status = {0};
+    Machine machine;
+    machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_COUNT}, &x->alloc, &status);
+    check_true(&x->test, machine_stacked_view(&machine, machine_tensor(&machine, "T", ELEMENT_F32, 1, 4, 3, 2), 3) == NULL, "no groups of three");
+    check_text(&x->test, status.text, "tensor T: no view of 4 heads in groups of 3", "no groups of three");
+    machine_free(&machine);
+}
+
 int main(void)
 {
     Context x = {0};
@@ -1132,6 +1208,7 @@ int main(void)
         check_parts(&x);
         check_pair(&x, false);
         check_pair(&x, true);
+        check_stacked(&x);
         check_product_in_shared_memory(&x);
         check_misuse(&x);
         check_masks(&x);

@@ -60,7 +60,7 @@ static void test_errors(Test *t)
         {{"fa2", "--blok-q=1"}, "unknown option '--blok-q'; did you mean '--block-q'?"},
         {{"fa2", "--frobnicate"}, "unknown option '--frobnicate'; --help lists those of attn"},
         {{"fa2", "-x"}, "unknown option '-x'; --help lists those of attn"},
-        {{"fa2", "--splits", "2"}, "--splits is not an option of attn; --help lists them"},
+        {{"fa2", "--order", "lpt"}, "--order is not an option of attn; --help lists them"},
         {{"fa2", "--check=1"}, "--check: takes no value"},
         {{"fa3000"}, "unknown algorithm 'fa3000'; expected standard, fa1, fa1-shipped or fa2"},
         {{"fa22"}, "unknown algorithm 'fa22'; did you mean 'fa2'?"},

@@ -355,7 +355,7 @@ static const struct {
     {"overlong_utf8.txt", 3, 200, "the line is longer than 200 bytes"},
     {"tab.txt", 3, 16, "wrong unit 'cores' for sm_count; expected SMs"},
     {"truncated.txt", 3, 35,
-     "missing key tensor_clock_hz (and 38 more); expected 'tensor_clock_hz = NUMBER Hz per chip | SOURCE'"},
+     "missing key tensor_clock_hz (and 44 more); expected 'tensor_clock_hz = NUMBER Hz per chip | SOURCE'"},
     {"two_points.txt", 3, 22, "unexpected '.' in a number; expected digits, a blank and the unit"},
     {"unknown_key.txt", 3, 1, "unknown key 'sm_cuont'; did you mean 'sm_count'?"},
     {"unknown_key_far.txt", 3, 1, "unknown key 'frequency'; keys are described in hw_profiles/README.md"},

@@ -256,6 +256,7 @@ typedef enum {
     MAXIMUM,
     SCALE,
     SCALE_ROWS,
+    WEIGH_ROWS,
     SUBTRACT_ROWS,
     DIVIDE_ROWS,
     EXP_ROWS,
@@ -263,7 +264,7 @@ typedef enum {
     BINARY_COUNT
 } Binary;
 static const char *const binary_names[] = {"add",           "multiply",    "maximum",  "scale",      "scale_rows",
-                                           "subtract_rows", "divide_rows", "exp_rows", "keep_scaled"};
+                                           "weigh_rows",    "subtract_rows", "divide_rows", "exp_rows", "keep_scaled"};
 static const double factor = 0.7;
 
 static double exponential(const Context *x, double value)
@@ -280,6 +281,7 @@ static double naive_binary(const Context *x, Binary operation, double a, double 
     case MAXIMUM: return a > b ? a : b;
     case SCALE: return rounded(x, a * rounded(x, factor));
     case SCALE_ROWS: return rounded(x, a * b);
+    case WEIGH_ROWS: return b == -INFINITY ? 0 : rounded(x, a * b);
     case SUBTRACT_ROWS: return rounded(x, a - b);
     case DIVIDE_ROWS: return b == 0 ? 0 : rounded(x, a / b);
     case EXP_ROWS: return exponential(x, rounded(x, a - (b == -INFINITY ? 0 : b)));
@@ -298,6 +300,7 @@ static void run_binary(const TileMath *math, Binary operation, Matrix y, Matrix 
     case MAXIMUM: math->maximum(y, a, b); break;
     case SCALE: math->scale(a, factor); break;
     case SCALE_ROWS: math->scale_rows(a, b); break;
+    case WEIGH_ROWS: math->weigh_rows(a, b, b); break;
     case SUBTRACT_ROWS: math->subtract_rows(a, b); break;
     case DIVIDE_ROWS: math->divide_rows(a, b); break;
     case EXP_ROWS: math->exp_rows(y, a, b); break;

@@ -27,6 +27,7 @@ static Profile simple_chip(void)
                      .issue_slots_per_cycle_per_sm = PROFILE_UNLIMITED,
                      .smem_bytes_per_cycle_per_sm = 1,
                      .l2_bytes_per_second_per_sm = 1000000000,
+                     .wgmma_queue_instructions = PROFILE_UNLIMITED,
                      .warp_size = 32};
 }
 
@@ -63,7 +64,7 @@ static Tile tile(int number, uint64_t area)
 static const Tensor bytes_in_memory = {.name = "bytes", .type = ELEMENT_U8};
 
 /* shared_bytes: what a product reads of shared memory. */
-static void record(Timeline *timeline, const Step *step, uint64_t shared_bytes)
+static void record(Timeline *timeline, const Step *step, uint64_t shared_bytes, TensorInstruction instruction)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     const uint64_t area = step->kind == FILL ? 32 * (uint64_t)step->cycles : step->kind == MATMUL ? 1 : step->cycles;
@@ -71,9 +72,11 @@ static void record(Timeline *timeline, const Step *step, uint64_t shared_bytes)
     Tile read0 = tile(step->read0, area), read1 = tile(step->read1, area), written = tile(step->written, area);
     written.product_flops = step->cycles;
     written.product_operand_bytes = shared_bytes;
+    written.rows = written.cols = 64;
+    written.depth = 32 * step->cycles; /* as many wgmma instructions as cycles, for operands of a byte */
     const Event event = {.operation = operation_of[step->kind],
                          .stream = &stream,
-                         .instruction = TENSOR_WGMMA,
+                         .instruction = instruction,
                          .async = step->async,
                          .tensor = &bytes_in_memory,
                          .read = {step->read0 != NO_TILE ? &read0 : NULL, step->read1 != NO_TILE ? &read1 : NULL},
@@ -85,7 +88,8 @@ static void record(Timeline *timeline, const Step *step, uint64_t shared_bytes)
 
 typedef struct {
     const char *what;
-    uint64_t startup, latency, barrier, interval_millicycles, issue_slots, shared_bytes;
+    uint64_t startup, latency, barrier, interval_millicycles, issue_slots, shared_bytes, queue;
+    bool mma_sync; /* of a kernel without wgmma and TMA */
     int blocks; /* 2: the steps are recorded as two resident blocks */
     uint64_t makespan;
     Step steps[16];
@@ -236,12 +240,42 @@ static const Worked worked[] = {
                {1, MATMUL, ASYNC, 4, P, V, O, 10, 14}}},
     {.what = "operations without a unit keep their order too",
      .barrier = 2,
-     .makespan = 12,
+     .makespan = 14,
      .count = 4,
      .steps = {{0, EXP, 0, 10, S, NO_TILE, TURN, 0, 10},
-               {1, ARRIVE, ASYNC, 0, TURN, NO_TILE, P, 10, 10},
-               {1, ARRIVE, ASYNC, 0, NO_TILE, NO_TILE, TURN2, 10, 10},
-               {2, SYNC, 0, 0, TURN2, NO_TILE, NO_TILE, 10, 12}}},
+               {1, ARRIVE, ASYNC, 0, TURN, NO_TILE, P, 12, 12},
+               {1, ARRIVE, ASYNC, 0, NO_TILE, NO_TILE, TURN2, 12, 12},
+               {2, SYNC, 0, 0, TURN2, NO_TILE, NO_TILE, 12, 14}}},
+    {.what = "what another stream made is handed over by a barrier, one's own is not",
+     .barrier = 3,
+     .makespan = 21,
+     .count = 3,
+     .steps = {{0, EXP, 0, 10, S, NO_TILE, P, 0, 10},
+               {0, EXP, 0, 4, P, NO_TILE, P2, 10, 14},
+               {1, MATMUL, ASYNC, 4, P2, V, O, 17, 21}}},
+    {.what = "a warpgroup stands still until all but the queue's 3 instructions of its product are done",
+     .queue = 3,
+     .makespan = 11,
+     .count = 2,
+     .steps = {{0, MATMUL, ASYNC, 10, Q, K, S, 0, 10}, {0, EXP, 0, 4, P, NO_TILE, P, 7, 11}}},
+    {.what = "its next product is issued then, and waits for the tensor cores",
+     .queue = 3,
+     .makespan = 22,
+     .count = 3,
+     .steps = {{0, MATMUL, ASYNC, 10, Q, K, S, 0, 10},
+               {0, MATMUL, ASYNC, 5, P, V, O, 10, 15},
+               {0, EXP, 0, 10, P2, NO_TILE, P2, 12, 22}}},
+    {.what = "a product that the queue holds does not stop it",
+     .queue = 3,
+     .makespan = 10,
+     .count = 3,
+     .steps = {{1, MATMUL, 0, 7, Q, K, S2, 0, 7}, {0, MATMUL, ASYNC, 3, Q, K, S, 7, 10}, {0, EXP, 0, 4, P, NO_TILE, P, 0, 4}}},
+    {.what = "copies by the threads themselves: 3 instructions for 512 bytes, then the stream goes on",
+     .interval_millicycles = 2000,
+     .mma_sync = true,
+     .makespan = 10,
+     .count = 2,
+     .steps = {{0, LOAD, ASYNC, 10, NO_TILE, NO_TILE, K, 0, 10}, {0, EXP, 0, 1, P, NO_TILE, P, 6, 8}}},
     {.what = "one warpgroup in order: 2 (2 G + S), G = 10, S = 10",
      .makespan = 60,
      .count = 6,
@@ -289,6 +323,7 @@ static Profile chip_of(const Worked *w)
     chip.l2_latency_cycles = w->latency;
     chip.barrier_latency_cycles = w->barrier;
     chip.issue_interval_millicycles_per_warp = w->interval_millicycles;
+    if (w->queue > 0) chip.wgmma_queue_instructions = w->queue;
     if (w->issue_slots > 0) chip.issue_slots_per_cycle_per_sm = w->issue_slots;
     return chip;
 }
@@ -299,7 +334,7 @@ static void check_laws(Context *x, const Timeline *timeline, const char *what)
     uint64_t holds = 0, charged = 0;
     for (uint32_t i = 0; i < timeline->count; i++) {
         const TimedOperation *operation = &timeline->operations[i];
-        holds += operation->cost.hold;
+        holds += operation->cost.hold + operation->cost.issue + timeline->profile->barrier_latency_cycles;
         check_true(&x->test, operation->end == operation->start + operation->cost.hold && operation->end <= timeline->makespan,
                    what);
         for (uint32_t k = 0; k < operation->dependency_count; k++)
@@ -307,7 +342,7 @@ static void check_laws(Context *x, const Timeline *timeline, const char *what)
                        timeline->operations[timeline->dependencies[operation->first_dependency + k]].end <= operation->start,
                        what);
     }
-    check_true(&x->test, timeline->makespan <= holds, "the time is at most the sum of all holds");
+    check_true(&x->test, timeline->makespan <= holds, "the time is at most the sum of all holds, issues and barriers");
     for (int unit = 0; unit < UNIT_KINDS; unit++)
         check_true(&x->test, timeline->busy[unit] <= timeline->makespan, "no unit is busy for longer than the time");
     const CriticalPath path = timeline_critical_path(timeline);
@@ -330,7 +365,7 @@ static void test_worked(Context *x)
         timeline_init(&timeline, &chip, &x->alloc, &status);
         for (int block = 0; block < (w->blocks > 0 ? w->blocks : 1); block++) {
             if (block > 0) timeline_next_block(&timeline);
-            for (size_t k = 0; k < w->count; k++) record(&timeline, &w->steps[k], w->shared_bytes);
+            for (size_t k = 0; k < w->count; k++) record(&timeline, &w->steps[k], w->shared_bytes, w->mma_sync ? TENSOR_MMA_SYNC : TENSOR_WGMMA);
         }
         check_true(&x->test, timeline_run(&timeline), w->what);
         for (size_t k = 0; k < w->count; k++) {
@@ -355,7 +390,7 @@ static void test_resident(Context *x)
     timeline_init(&timeline, &chip, &x->alloc, &status);
     for (int block = 0; block < 9; block++) {
         if (block > 0) timeline_next_block(&timeline);
-        for (size_t k = 0; k < w->count && status_ok(&status); k++) record(&timeline, &w->steps[k], 0);
+        for (size_t k = 0; k < w->count && status_ok(&status); k++) record(&timeline, &w->steps[k], 0, TENSOR_WGMMA);
     }
     check_true(&x->test, status.code == STATUS_INFEASIBLE && strstr(status.text, "at most 8 resident blocks") != NULL,
                status.text);
@@ -364,7 +399,7 @@ static void test_resident(Context *x)
     check_u64(&x->test, timeline.count, 0, "operations after timeline_clear");
     for (int block = 0; block < 2; block++) {
         if (block > 0) timeline_next_block(&timeline);
-        for (size_t k = 0; k < w->count; k++) record(&timeline, &w->steps[k], 0);
+        for (size_t k = 0; k < w->count; k++) record(&timeline, &w->steps[k], 0, TENSOR_WGMMA);
     }
     check_true(&x->test, timeline_run(&timeline), "two blocks");
     check_u64(&x->test, timeline.operations[2].start, 10, "the second block's product starts");
@@ -384,12 +419,12 @@ static void test_views(Context *x)
     Status status = {0};
     Timeline timeline;
     timeline_init(&timeline, &chip, &x->alloc, &status);
-    record(&timeline, &product, 0);
-    record(&timeline, &apart, 0);
+    record(&timeline, &product, 0, TENSOR_WGMMA);
+    record(&timeline, &apart, 0, TENSOR_WGMMA);
     timeline_run(&timeline);
     check_u64(&x->test, timeline.operations[1].start, 0, "a tile of its own is free");
     timeline_clear(&timeline);
-    record(&timeline, &product, 0);
+    record(&timeline, &product, 0, TENSOR_WGMMA);
     const Stream stream = {.name = "b", .warps = 1, .index = 1};
     Tile view = tile(P, 5);
     view.storage = S;
@@ -409,9 +444,9 @@ static void test_deadlock(Context *x)
     Status status = {0};
     Timeline timeline;
     timeline_init(&timeline, &chip, &x->alloc, &status);
-    record(&timeline, &first, 0);
-    record(&timeline, &second, 0);
-    record(&timeline, &second, 0);
+    record(&timeline, &first, 0, TENSOR_WGMMA);
+    record(&timeline, &second, 0, TENSOR_WGMMA);
+    record(&timeline, &second, 0, TENSOR_WGMMA);
     timeline.operations[1].first_dependency = 0; /* a program cannot say so: the second waits for the third */
     timeline.operations[1].dependency_count = 1;
     timeline.dependencies[0] = 2;
@@ -447,10 +482,12 @@ static bool may_start(const Timeline *timeline, const bool *started, const uint6
     for (uint32_t i = 0; i < index; i++) { /* program order: the stream, then its asynchronous queue */
         const TimedOperation *before = &timeline->operations[i];
         if (before->stream != operation->stream) continue;
-        if (!before->async) {
+        if (!before->async || before->cost.queued_at > 0) {
             if (!started[i]) return false;
-            from = max_u64(from, start[i] + before->cost.hold);
-        } else if (operation->async) {
+            from = max_u64(from, start[i] + (before->async ? before->cost.queued_at : before->cost.hold));
+        }
+        if (before->async) from += before->cost.issue;
+        if (before->async && operation->async) {
             int other = UNIT_COPY;
             for (int u = 0; u < UNIT_KINDS; u++)
                 if (before->cost.occupancy[u] > before->cost.occupancy[other]) other = u;
@@ -462,7 +499,9 @@ static bool may_start(const Timeline *timeline, const bool *started, const uint6
     for (uint32_t k = 0; k < operation->dependency_count; k++) {
         const uint32_t other = timeline->dependencies[operation->first_dependency + k];
         if (!started[other]) return false;
-        from = max_u64(from, start[other] + timeline->operations[other].cost.hold);
+        const TimedOperation *made = &timeline->operations[other];
+        const bool handed_over = made->stream != operation->stream && made->operation != OP_ARRIVE;
+        from = max_u64(from, start[other] + made->cost.hold + (handed_over ? timeline->profile->barrier_latency_cycles : 0));
     }
     *ready = from;
     *at = max_u64(from, queued);
@@ -519,10 +558,10 @@ static Step random_step(uint64_t seed, uint64_t *counter)
 static void record_random(Timeline *timeline, uint64_t seed)
 {
     uint64_t counter = 0;
-    const uint32_t count = 3 + draw(seed, &counter, MOST_OPERATIONS - 3), shared = draw(seed, &counter, 2);
+    const uint32_t count = 3 + draw(seed, &counter, MOST_OPERATIONS - 3), shared = draw(seed, &counter, 2), mma_sync = draw(seed, &counter, 2);
     for (uint32_t i = 0; i < count; i++) {
         const Step step = random_step(seed, &counter);
-        record(timeline, &step, shared * step.cycles / 2);
+        record(timeline, &step, shared * step.cycles / 2, mma_sync ? TENSOR_MMA_SYNC : TENSOR_WGMMA);
     }
 }
 
@@ -549,6 +588,9 @@ static void test_random(Context *x)
     chip.l2_latency_cycles = 11;
     chip.issue_slots_per_cycle_per_sm = 2;
     chip.issue_interval_millicycles_per_warp = 2700;
+    chip.mma_sync_bf16_flops_per_cycle_per_sm = 1;
+    chip.mma_sync_startup_cycles = 5;
+    chip.wgmma_queue_instructions = 4;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         Status status = {0};
         Timeline timeline;
@@ -600,7 +642,7 @@ static Outcome outcome_of(Context *x, const Profile *chip, const Step *steps, si
     Status status = {0};
     Timeline timeline;
     timeline_init(&timeline, chip, &x->alloc, &status);
-    for (size_t i = 0; i < count; i++) record(&timeline, &steps[i], 0);
+    for (size_t i = 0; i < count; i++) record(&timeline, &steps[i], 0, TENSOR_WGMMA);
     timeline_run(&timeline);
     Outcome outcome = {.makespan = timeline.makespan, .path = timeline_critical_path(&timeline)};
     memcpy(outcome.busy, timeline.busy, sizeof outcome.busy);

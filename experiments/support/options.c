@@ -25,6 +25,7 @@ typedef struct {
     uint64_t low, high;             /* KIND_COUNT, KIND_LIST: both ends allowed */
     double real_low, real_high;     /* KIND_REAL: both ends allowed */
     const char *const *choices;     /* KIND_CHOICE: NULL-terminated, in the order of the enum */
+    const char *zero;               /* KIND_LIST: a word that is allowed too, and stands for 0 */
 } OptionSpec;
 
 static const char *const format_choices[] = {"text", "md", "csv", "json", NULL};
@@ -33,7 +34,12 @@ static const char *const dtype_choices[] = {"f64", "f32", "bf16", "fp16", "fp8",
 static const char *const pass_choices[] = {"fwd", "bwd", NULL};
 static const char *const mode_choices[] = {"numeric", "count", "time", NULL};
 static const char *const l2_choices[] = {"none", "ideal", "simulated", NULL};
+static const char *const quantise_choices[] = {"none", "tensor", "block", "row", NULL};
+static const char *const rotate_choices[] = {"none", "qk", "qkv", NULL};
+static const char *const prepass_choices[] = {"fused", "kernel", NULL};
 static const char *const order_choices[] = {"grid", "lpt", NULL};
+static const char *const packing_choices[] = {"one-query", "always", "never", NULL};
+static const char *const merge_choices[] = {"sequential", "tree", NULL};
 
 #define LIST "N[,N...]"
 #define TWO_TO_40 (UINT64_C(1) << 40)
@@ -75,8 +81,9 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_SRAM] = {.name = "--sram", .kind = KIND_LIST, .argument = "BYTES[,BYTES...]", .absent = "blocks are not sized by M",
         .offset = offsetof(Options, sram), .low = 1, .high = TWO_TO_40,
         .meaning = "on-chip size M from which the paper's block sizes follow"},
-    [OPTION_SPLITS] = {.name = "--splits", .kind = KIND_LIST, .argument = LIST, .absent = "the heuristic's",
-        .offset = offsetof(Options, splits), .low = 1, .high = 65536, .meaning = "parts into which the keys are split"},
+    [OPTION_SPLITS] = {.name = "--splits", .kind = KIND_LIST, .argument = LIST, .absent = "auto",
+        .offset = offsetof(Options, splits), .low = 1, .high = 65536, .zero = "auto",
+        .meaning = "decode: parts into which the keys are split; auto: FlashAttention-2's rule"},
 
     [OPTION_MASK] = {.name = "--mask", .kind = KIND_CHOICE, .argument = "M", .initial = "none",
         .choices = mask_choices, .meaning = "which keys a query sees; causal aligns the last query with the last key"},
@@ -109,6 +116,18 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_POLY_SHARE] = {.name = "--poly-share", .kind = KIND_REAL, .argument = "X", .initial = "0",
         .offset = offsetof(Options, poly_share), .real_low = 0, .real_high = 1,
         .meaning = "fa4: share of exponentials computed by polynomial, in sixteenths"},
+    [OPTION_QUANTISE] = {.name = "--quantise", .kind = KIND_CHOICE, .argument = "G", .initial = "tensor",
+        .choices = quantise_choices, .meaning = "fa3 --dtype fp8: what shares a scale; none: values are rounded as they are"},
+    [OPTION_ROTATE] = {.name = "--rotate", .kind = KIND_CHOICE, .argument = "R", .initial = "none",
+        .choices = rotate_choices, .meaning = "fa3 --dtype fp8: operands rotated by a random-sign Hadamard matrix"},
+    [OPTION_PREPASS] = {.name = "--prepass", .kind = KIND_CHOICE, .argument = "P", .initial = "kernel",
+        .choices = prepass_choices, .meaning = "fa3 --dtype fp8: rotating and rounding as kernels of their own, or part of what came before"},
+    [OPTION_STUDY] = {.name = "--study", .kind = KIND_FLAG,
+        .offset = offsetof(Options, study), .meaning = "many seeds and long sequences: slow, but the spreads are measured"},
+    [OPTION_PACKING] = {.name = "--packing", .kind = KIND_CHOICE, .argument = "P", .initial = "one-query",
+        .choices = packing_choices, .meaning = "decode: when query heads of one K/V head share a tile; one-query is FlashAttention-2's, always FlashAttention-3's"},
+    [OPTION_MERGE] = {.name = "--merge", .kind = KIND_CHOICE, .argument = "M", .initial = "sequential",
+        .choices = merge_choices, .meaning = "decode: order in which the parts are merged"},
     [OPTION_DETERMINISTIC] = {.name = "--deterministic", .kind = KIND_FLAG,
         .offset = offsetof(Options, deterministic), .meaning = "accumulate dQ in a fixed order"},
     [OPTION_GANTT] = {.name = "--gantt", .kind = KIND_FLAG,
@@ -148,7 +167,8 @@ const char *option_range(OptionId id, char buffer[OPTION_RANGE_SIZE])
     case KIND_FLAG: break;
     case KIND_COUNT:
     case KIND_LIST:
-        snprintf(buffer, OPTION_RANGE_SIZE, "an integer from %" PRIu64 " to %" PRIu64, spec->low, spec->high);
+        snprintf(buffer, OPTION_RANGE_SIZE, "%s%san integer from %" PRIu64 " to %" PRIu64, spec->zero != NULL ? spec->zero : "",
+                 spec->zero != NULL ? " or " : "", spec->low, spec->high);
         break;
     case KIND_REAL:
         if (spec->real_high == LARGEST) snprintf(buffer, OPTION_RANGE_SIZE, "a finite number");
@@ -230,6 +250,15 @@ static bool read_count_in_range(OptionId id, const char *text, size_t length, ui
     return bad_value(id, text, length, status);
 }
 
+/* One item of a list. */
+static bool read_item(OptionId id, const char *text, size_t length, uint64_t *value, Status *status)
+{
+    const char *zero = specs[id].zero;
+    if (zero == NULL || strlen(zero) != length || memcmp(zero, text, length) != 0) return read_count_in_range(id, text, length, value, status);
+    *value = 0;
+    return true;
+}
+
 static bool read_list(OptionId id, const char *text, OptionList *list, Status *status)
 {
     list->count = 0;
@@ -237,7 +266,7 @@ static bool read_list(OptionId id, const char *text, OptionList *list, Status *s
         const size_t length = strcspn(item, ",");
         if (list->count == OPTION_LIST_MAX)
             return status_fail(status, STATUS_USAGE, "%s: more than %d values in the list", specs[id].name, OPTION_LIST_MAX);
-        if (!read_count_in_range(id, item, length, &list->values[list->count], status)) return false;
+        if (!read_item(id, item, length, &list->values[list->count], status)) return false;
         list->count++;
         if (item[length] == '\0') return true;
         item += length + 1;
@@ -310,6 +339,11 @@ static bool set_choice(OptionId id, const char *text, Options *options, Status *
     case OPTION_MODE: options->mode = (OptionMode)chosen; break;
     case OPTION_L2: options->l2 = (L2Model)chosen; break;
     case OPTION_ORDER: options->order = (OptionOrder)chosen; break;
+    case OPTION_QUANTISE: options->quantise = (ScaleGranularity)chosen; break;
+    case OPTION_ROTATE: options->rotate = (Rotation)chosen; break;
+    case OPTION_PREPASS: options->prepass = (OptionPrepass)chosen; break;
+    case OPTION_PACKING: options->packing = (QueryPacking)chosen; break;
+    case OPTION_MERGE: options->merge = (MergeOrder)chosen; break;
     case OPTION_DTYPE: return element_from_name(text, &options->dtype);
     default: return status_fail(status, STATUS_USAGE, "%s: not a choice", specs[id].name);
     }

@@ -28,6 +28,8 @@ typedef enum {
     OPTION_MASK, OPTION_CAUSAL, OPTION_WINDOW, OPTION_SCALE, OPTION_DROPOUT, OPTION_DTYPE,
     /* how it is run */
     OPTION_PASS, OPTION_MODE, OPTION_L2, OPTION_ORDER, OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE,
+    OPTION_QUANTISE, OPTION_ROTATE, OPTION_PREPASS, OPTION_STUDY,
+    OPTION_PACKING, OPTION_MERGE,
     OPTION_DETERMINISTIC, OPTION_GANTT, OPTION_TRACE, OPTION_SKIP_TIMED, OPTION_MAP,
     OPTION_COUNT
 } OptionId;
@@ -36,6 +38,7 @@ typedef enum { FORMAT_TEXT, FORMAT_MARKDOWN, FORMAT_CSV, FORMAT_JSON, FORMAT_COU
 typedef enum { OPTION_PASS_FWD, OPTION_PASS_BWD } OptionPass;
 typedef enum { OPTION_MODE_NUMERIC, OPTION_MODE_COUNT, OPTION_MODE_TIME } OptionMode;
 
+typedef enum { OPTION_PREPASS_FUSED, OPTION_PREPASS_KERNEL } OptionPrepass;
 typedef enum { OPTION_ORDER_GRID, OPTION_ORDER_LPT } OptionOrder;
 
 enum { OPTION_LIST_MAX = 64 };
@@ -49,10 +52,10 @@ typedef struct {
     bool given[OPTION_COUNT];           /* on the command line, not by default */
     Format format;                      /* --format, else from the suffix of --output, else text */
     const char *output;                 /* NULL: stdout */
-    bool check, help, version, deterministic, gantt, skip_timed, map;
+    bool check, help, version, deterministic, gantt, skip_timed, map, study;
     const char *hw;                     /* profile name or path; default h100 */
     uint64_t seed;
-    OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;
+    OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;  /* splits 0: auto */
     MaskKind mask;                      /* --causal is --mask causal */
     int64_t window_left, window_right;  /* -1: unbounded */
     double scale;                       /* meaningful when given; else 1/sqrt(head dim) */
@@ -62,6 +65,11 @@ typedef struct {
     OptionMode mode;
     L2Model l2;
     OptionOrder order;
+    ScaleGranularity quantise;
+    Rotation rotate;
+    OptionPrepass prepass;
+    QueryPacking packing;
+    MergeOrder merge;
     const char *trace;                  /* NULL unless given */
     const char *operand;                /* the positional argument (attn ALGO), or NULL */
 } Options;

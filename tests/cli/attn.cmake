@@ -13,7 +13,7 @@ attn_case(unknown_algorithm 2 "unknown algorithm 'fa1-shiped'; did you mean 'fa1
 attn_case(far_algorithm 2 "unknown algorithm 'quicksort'; [^\n]*standard, fa1, fa1-shipped[^\n]*" quicksort)
 attn_case(two_algorithms 2 "unexpected argument 'fa1'; see --help" fa2 fa1)
 attn_case(mistyped_option 2 "unknown option '--sqlen'; did you mean '--seqlen'\\?" fa2 --sqlen 5)
-attn_case(option_of_others 2 "--splits is not an option of attn; --help lists them" fa2 --splits 3)
+attn_case(option_of_others 2 "--order is not an option of attn; --help lists them" fa2 --order lpt)
 attn_case(unknown_profile 2 "unknown hardware profile 'h10'; did you mean 'h100'\\? [^\n]*" fa2 --hw h10)
 attn_case(block_q_zero 2 "--block-q: '0' ${blocks}" fa2 --block-q 0)
 attn_case(block_k_zero 2 "--block-k: '0' ${blocks}" fa1 --block-k 0)
@@ -48,6 +48,15 @@ attn_case(share_with_data 2 "--rescale-share: not allowed with --mode numeric, w
           fa4 --hw b200 --mode numeric --rescale-share 0.1)
 attn_case(poly_share_in_sixteenths 2 "--poly-share: '0.1' is not allowed; expected a multiple of 1/16 = 0.0625" fa4 --hw b200 --poly-share 0.1)
 attn_case(rescale_share_large 2 "--rescale-share: '2' is not allowed; expected a number from 0 to 1" fa4 --hw b200 --rescale-share 2)
+set(splits "is not allowed; expected auto or an integer from 1 to 65536")
+attn_case(splits_of_decode 2 "--splits: not allowed with fa2; only decode has it" fa2 --splits 3)
+attn_case(packing_of_decode 2 "--packing: not allowed with fa3; only decode has it" fa3 --packing always)
+attn_case(merge_of_decode 2 "--merge: not allowed with standard; only decode has it" standard --merge tree)
+attn_case(splits_zero 2 "--splits: '0' ${splits}" decode --splits 0)
+attn_case(splits_word 2 "--splits: 'automatic' ${splits}" decode --splits 4,automatic)
+attn_case(splits_too_many 2 "--splits: '65537' ${splits}" decode --splits 65537)
+attn_case(packing_mistyped 2 "--packing: 'allways' is not allowed; expected one-query, always or never; did you mean 'always'\\?" decode --packing allways)
+attn_case(dropout_of_decode 2 "--dropout: not allowed with decode, which has none" decode --dropout 0.1)
 attn_case(bad_dtype 2 "--dtype: 'bf61' is not allowed; expected f64, f32, bf16, fp16 or fp8[^\n]*" fa2 --dtype bf61)
 attn_case(bad_l2 2 "--l2: 'perfect' is not allowed; expected none, ideal or simulated" fa2 --l2 perfect)
 
@@ -73,8 +82,16 @@ attn_case(too_long_for_l2 3 "fa2_forward: a head moves more than 33554432 tiles,
           fa2 --l2 simulated --seqlen 1m --block-q 128 --block-k 128)
 attn_case(too_many_for_l2 3 "fa2_forward: the launch moves [0-9]+ tiles, the simulated L2 follows at most 268435456; [^\n]*"
           fa2 --l2 simulated --heads 65536 --seqlen 8k)
+attn_case(decode_backward 3 "decode has no backward pass[^\n]*" decode --pass bwd)
+attn_case(parts_do_not_fit 3 "decode_combine: tile [A-Za-z ]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of 65536 are left"
+          decode --seqlen 1 --seqlen-k 1k --head-dim 128 --splits 8192)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
-attn_case(fp8_is_counted_only 3 "--dtype fp8 can only be counted[^\n]*" fa2 --mode numeric --dtype fp8)
+attn_case(fp8_is_counted_only 3 "--dtype fp8: fa2 --pass fwd can only be counted; fa3 computes its forward pass in FP8" fa2 --mode numeric --dtype fp8)
+attn_case(quantise_of_fa3 2 "--quantise: not allowed with fa2 --pass fwd --dtype fp8; only the forward pass of fa3 with --dtype fp8 has it"
+          fa2 --dtype fp8 --quantise block)
+attn_case(rotate_of_fp8 2 "--rotate: not allowed with fa3 --pass fwd --dtype bf16; only the forward pass of fa3 with --dtype fp8 has it" fa3 --rotate qk)
+attn_case(bad_quantise 2 "--quantise: 'blok' is not allowed; expected none, tensor, block or row; did you mean 'block'\\?" fa3 --dtype fp8 --quantise blok)
+attn_case(bad_rotate 2 "--rotate: 'v' is not allowed; expected none, qk or qkv[^\n]*" fa3 --dtype fp8 --rotate v)
 
 # A chip whose tensor cores know wgmma only: FlashAttention-2's mma.sync kernels cannot run on it.
 cli_case(attn_chip_lacks_instruction PROGRAM attn EXIT 3

@@ -5,24 +5,8 @@
 
 static void new_launch(Run *run)
 {
-    Memory *const all[] = {&run->Q, &run->K, &run->V, &run->O, &run->l, &run->m, &run->S, &run->P};
+    Memory *const all[] = {&run->Q, &run->K, &run->V, &run->O, &run->l, &run->m, &run->S, &run->P, &run->parts, &run->part_lse};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) forget(all[i]);
-}
-
-/* S = Q Kᵀ, scaled; its maximum; P = e^(S - m); its sum: what the fused kernels do to each score. */
-static void score_and_softmax(const Run *run, Span queries, Span keys)
-{
-    multiply(run, queries, keys);
-    read_left(run, queries, keys, whole(run->p->d));
-    read_right(run, queries, keys, whole(run->p->d));
-    for (uint64_t r = queries.first; r < queries.end; r++)
-        for (uint64_t c = keys.first; c < keys.end; c++) {
-            work(run, 1, 0);        /* times scale */
-            work(run, 1, 0);        /* compared with the maximum */
-            work(run, 2, 1);        /* minus the maximum, exponential */
-            work(run, 1, 0);        /* added to the sum */
-        }
-    run->n->tile_pairs++;
 }
 
 /* ----------------------------------------------------------------------------------------------------- standard (Algorithm 0) */
@@ -258,6 +242,125 @@ static void fa4_block(Run *run, uint64_t i)
 
 static void fa4(Run *run) { each_head(run, fa4_block, query_blocks(run->p)); }
 
+/* --------------------------------------------------------------------------------------------------------------------- decode */
+
+/* A row of a tile: a query of one of the heads that are stacked. */
+typedef struct {
+    uint64_t head, query;
+} StackedRow;
+
+/* Rows first .. end - 1 of the tile rows of a K/V head (packed) or a query head. */
+static StackedRow stacked_row(const BruteProblem *p, uint64_t grid_head, uint64_t row)
+{
+    const uint64_t group = p->packed ? p->heads / p->kv_heads : 1;
+    return (StackedRow){grid_head * group + row % group, row / group};
+}
+
+static bool rows_see(const BruteProblem *p, uint64_t grid_head, Span rows, Span keys)
+{
+    for (uint64_t r = rows.first; r < rows.end; r++)
+        for (uint64_t c = keys.first; c < keys.end; c++)
+            if (visible(p, stacked_row(p, grid_head, r).query, c)) return true;
+    return false;
+}
+
+/* One row against one key block: S, softmax, P V, and O rescaled. */
+static void decode_row(Run *run, StackedRow row, Span keys)
+{
+    const BruteProblem *p = run->p;
+    const Span q = {row.query, row.query + 1};
+    run->head = row.head;
+    multiply(run, q, keys);
+    multiply(run, q, keys);
+    for (uint64_t c = keys.first; c < keys.end; c++) {
+        work(run, 3, 0);                                    /* scale, maximum, sum */
+        work(run, 2, 1);
+    }
+    work(run, 4, 1);                                        /* alpha, l */
+    for (uint64_t x = 0; x < p->d; x++) work(run, 2, 0);
+}
+
+static void decode_tile(Run *run, uint64_t grid_head, Span rows, Span keys)
+{
+    const Span d = whole(run->p->d);
+    run->head = stacked_row(run->p, grid_head, rows.first).head;
+    load_shared(run, &run->K, keys, d);
+    load_shared(run, &run->V, keys, d);
+    for (uint64_t r = rows.first; r < rows.end; r++) decode_row(run, stacked_row(run->p, grid_head, r), keys);
+    read_left(run, rows, keys, d);
+    read_right(run, rows, keys, d);
+    read_right(run, rows, d, keys);
+    run->n->tile_pairs++;
+}
+
+/* A block: part s of the keys for some rows. */
+static void decode_part(Run *run, uint64_t grid_head, Span rows, uint64_t s)
+{
+    const BruteProblem *p = run->p;
+    uint64_t key_blocks = 0, each = 0;
+    while (key_blocks * p->Bc < p->Nk) key_blocks++;
+    while (each * p->splits < key_blocks) each++;
+    bool loaded = false;
+    for (uint64_t j = s * each; j < (s + 1) * each && j < key_blocks; j++) {
+        const Span keys = block_span(j, p->Bc, p->Nk);
+        if (!rows_see(p, grid_head, rows, keys)) continue;
+        for (uint64_t r = rows.first; !loaded && r < rows.end; r++) {
+            const StackedRow row = stacked_row(p, grid_head, r);
+            run->head = row.head;
+            load_shared(run, &run->Q, (Span){row.query, row.query + 1}, whole(p->d));
+        }
+        loaded = true;
+        decode_tile(run, grid_head, rows, keys);
+    }
+    for (uint64_t r = rows.first; r < rows.end; r++) {
+        const StackedRow row = stacked_row(p, grid_head, r);
+        const uint64_t at = p->splits > 1 ? s * p->Nq + row.query : row.query;
+        run->head = row.head;
+        for (uint64_t x = 0; x < p->d; x++) work(run, 1, 0);    /* divided by l */
+        store(run, p->splits > 1 ? &run->parts : &run->O, (Span){at, at + 1}, whole(p->d));
+        store(run, p->splits > 1 ? &run->part_lse : &run->l, (Span){at, at + 1}, whole(1));
+    }
+}
+
+/* One query of one head: all its parts. */
+static void decode_combine_row(Run *run, uint64_t query)
+{
+    const BruteProblem *p = run->p;
+    for (uint64_t s = 0; s < p->splits; s++) {
+        const Span at = {s * p->Nq + query, s * p->Nq + query + 1};
+        load(run, &run->parts, at, whole(p->d));
+        load(run, &run->part_lse, at, whole(1));
+        if (p->merged_by_tree && s > 0) {
+            work(run, 1, 0);                                /* the larger logsumexp */
+            work(run, 2, 1);                                /* a weight each */
+            work(run, 2, 1);
+            work(run, 1, 0);                                /* their sum */
+            for (uint64_t x = 0; x < p->d; x++) work(run, 4, 0);    /* both weighted, added, divided */
+        }
+        if (p->merged_by_tree) continue;
+        work(run, 1, 0);                                    /* maximum */
+        work(run, 2, 1);                                    /* e^(L_s - m) */
+        work(run, 2, 0);                                    /* sum, divided by it */
+        for (uint64_t x = 0; x < p->d; x++) work(run, 2, 0);    /* weighted, added */
+    }
+    store(run, &run->O, (Span){query, query + 1}, whole(p->d));
+    store(run, &run->l, (Span){query, query + 1}, whole(1));
+}
+
+static void decode(Run *run)
+{
+    const BruteProblem *p = run->p;
+    const uint64_t group = p->packed && p->heads > 0 ? p->heads / p->kv_heads : 1, rows = p->Nq * group;
+    for (run->batch = 0; run->batch < p->batch; run->batch++)
+        for (uint64_t head = 0; head < p->heads / group; head++)
+            for (uint64_t first = 0; first < rows; first += p->Br)
+                for (uint64_t s = 0; s < p->splits; s++)
+                    decode_part(run, head, (Span){first, first + p->Br < rows ? first + p->Br : rows}, s);
+    if (p->splits <= 1) return;
+    new_launch(run);
+    each_head(run, decode_combine_row, p->Nq);
+}
+
 /* ---------------------------------------------------------------------------------------------------------------------- a run */
 
 bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *counts, Alloc *alloc, Status *status)
@@ -267,7 +370,8 @@ bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *coun
         void (*run)(Run *run);
     } algorithms[] = {{"standard", standard}, {"fa1", fa1}, {"fa1-shipped", fa1_shipped}, {"fa2", fa2},
                       {"fa3", fa2},      /* the same blocks, loads and stores */
-                      {"fa4", fa4}};
+                      {"fa4", fa4},
+                      {"decode", decode}};
     const uint64_t heads = p->batch * p->heads, kv_heads = p->batch * p->kv_heads, e = p->element_bytes, t = p->statistic_bytes;
     *counts = (BruteCounts){0};
     Run run = {.p = p, .n = counts};
@@ -279,6 +383,8 @@ bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *coun
     run.m = new_memory(heads, p->Nq, 1, t, alloc, status);
     run.S = new_memory(heads, p->Nq, p->Nk, e, alloc, status);
     run.P = new_memory(heads, p->Nq, p->Nk, e, alloc, status);
+    run.parts = new_memory(heads, p->splits * p->Nq, p->d, t, alloc, status);
+    run.part_lse = new_memory(heads, p->splits * p->Nq, 1, t, alloc, status);
     bool known = false;
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
         if (strcmp(algorithms[i].name, algorithm) != 0) continue;
@@ -286,7 +392,7 @@ bool brute_force(const char *algorithm, const BruteProblem *p, BruteCounts *coun
         if (status_ok(status)) algorithms[i].run(&run);
     }
     if (!known) status_fail(status, STATUS_USAGE, "no brute-force count of algorithm '%s'", algorithm);
-    Memory *const all[] = {&run.Q, &run.K, &run.V, &run.O, &run.l, &run.m, &run.S, &run.P};
+    Memory *const all[] = {&run.Q, &run.K, &run.V, &run.O, &run.l, &run.m, &run.S, &run.P, &run.parts, &run.part_lse};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free_memory(all[i], alloc);
     return status_ok(status);
 }

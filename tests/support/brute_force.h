@@ -26,6 +26,8 @@ typedef struct {
     bool ideal_l2;
     uint64_t instruction_rows, instruction_cols;    /* of a product that one instruction (or warp) covers; 0: all */
     uint64_t softmax_cols;              /* standard attention: elements of a row that fit on chip */
+    uint64_t splits;                    /* decode: parts of ceil(key blocks / splits) key blocks */
+    bool packed, merged_by_tree;        /* decode: the heads of a group are rows of one tile; parts are merged two at a time */
 } BruteProblem;
 
 typedef struct {
@@ -37,7 +39,7 @@ typedef struct {
     uint64_t tile_pairs;
 } BruteCounts;
 
-/* Algorithm by name: "standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4". False (no memory, no such name) with the reason in status. */
+/* Algorithm by name: "standard", "fa1", "fa1-shipped", "fa2", "fa3", "fa4", "decode". False (no memory, no such name) with the reason in status. */
 bool brute_force(const char *algorithm, const BruteProblem *problem, BruteCounts *counts, Alloc *alloc, Status *status);
 
 /* A backward pass; instruction_rows and instruction_cols are those of S and dP (standard attention: of all products). */

@@ -15,7 +15,7 @@ typedef struct {
     const BruteProblem *p;
     BruteCounts *n;
     uint64_t batch, head;               /* where the loops are */
-    Memory Q, K, V, O, l, m, S, P;      /* l also stands for the logsumexp of algorithms that keep only one statistic */
+    Memory Q, K, V, O, l, m, S, P, parts, part_lse;     /* l also stands for the logsumexp of algorithms that keep only one statistic */
 } Run;
 
 /* Rows [first, end) of a block. */
@@ -163,6 +163,22 @@ static inline void work(const Run *run, uint64_t operations, uint64_t exponentia
 {
     run->n->nonmatmul_ops += operations;
     run->n->exp_ops += exponentials;
+}
+
+/* S = Q Kᵀ, scaled; its maximum; P = e^(S - m); its sum: what the fused kernels do to each score. */
+static inline void score_and_softmax(const Run *run, Span queries, Span keys)
+{
+    multiply(run, queries, keys);
+    read_left(run, queries, keys, whole(run->p->d));
+    read_right(run, queries, keys, whole(run->p->d));
+    for (uint64_t r = queries.first; r < queries.end; r++)
+        for (uint64_t c = keys.first; c < keys.end; c++) {
+            work(run, 1, 0);        /* times scale */
+            work(run, 1, 0);        /* compared with the maximum */
+            work(run, 2, 1);        /* minus the maximum, exponential */
+            work(run, 1, 0);        /* added to the sum */
+        }
+    run->n->tile_pairs++;
 }
 
 static inline void each_head(Run *run, void (*block)(Run *run, uint64_t i), uint64_t blocks)

@@ -6,10 +6,17 @@
 bool count_walk(AttentionRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc,
                 Status *status)
 {
+    return count_walk_decode(run, c, (DecodeOptions){0}, config, profile, alloc, status);
+}
+
+bool count_walk_decode(AttentionRun *run, const CountCase *c, DecodeOptions decode, MachineConfig config, const Profile *profile, Alloc *alloc,
+                       Status *status)
+{
     config.l2 = c->l2;
     config.precision = c->shape.dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32;
     const RunSetup setup = {.algorithm = c->algorithm, .profile = profile, .tiles = c->tiles, .config = config};
     if (!attention_run_prepare(run, &setup, &c->shape, alloc, status)) return false;
+    if (c->algorithm == &algorithm_decode && !attention_run_set_decode(run, decode)) return false;
     attention_random_inputs(&run->attention, &run->machine, 1);
     return attention_run_forward(run);
 }
@@ -57,6 +64,14 @@ void random_heads(AttentionShape *shape, uint64_t *random, uint64_t most)
     shape->batch = random_between(random, 0, 9) ? random_between(random, 1, 2) : 0;
     shape->kv_heads = random_between(random, 1, most);
     shape->heads = shape->kv_heads * random_between(random, random_between(random, 0, 9) ? 1 : 0, most);
+}
+
+DecodeOptions random_decode(const CountCase *c, uint64_t *random)
+{
+    const uint64_t key_blocks = ceil_div(c->shape.seqlen_k, c->tiles.Bc);
+    return (DecodeOptions){.splits = (uint32_t)random_between(random, 0, 2 * key_blocks + 2),
+                           .packing = (QueryPacking)random_between(random, 0, PACK_RULES - 1),
+                           .merge = (MergeOrder)random_between(random, 0, MERGE_ORDERS - 1)};
 }
 
 bool sees(const AttentionShape *s, uint64_t i, uint64_t j)

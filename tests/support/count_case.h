@@ -16,6 +16,13 @@ typedef struct {
 bool count_walk(AttentionRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc,
                 Status *status);
 
+/* The same with options of algorithm_decode; other algorithms pass them over. */
+bool count_walk_decode(AttentionRun *run, const CountCase *c, DecodeOptions decode, MachineConfig config, const Profile *profile, Alloc *alloc,
+                       Status *status);
+
+/* Any parts, up to twice the key blocks, any packing and order of merging. */
+DecodeOptions random_decode(const CountCase *c, uint64_t *random);
+
 /* "fa2 B=1 H=4/2 Nq=5 Nk=7 d=3 Br=2 Bc=4 causal window -1,-1 bf16 l2 none" */
 void count_case_name(const CountCase *c, char *text, size_t size);
 
