@@ -51,9 +51,10 @@ static const Column param_columns[] = {
     {"seed", "", "of the random inputs (numeric mode)"},
     {"threshold", "", "log2 growth of a row maximum that its reference lets pass; none: rescaled at every key block"},
     {"poly_share", "", "of the exponentials, by polynomial"},
-    {"rescaled", "%", "rows x key blocks at which l and O were rescaled"},
+    {"rescaled", "%", "rows x key blocks at which l and O were rescaled: all rows of a query tile when one of its decisions says so"},
+    {"decided", "%", "decisions (--rescale-rows rows x key blocks) to rescale; equals rescaled without data"},
 };
-enum { PARAM_COLUMNS = sizeof param_columns / sizeof param_columns[0], FA4_COLUMNS = 3 };
+enum { PARAM_COLUMNS = sizeof param_columns / sizeof param_columns[0], FA4_COLUMNS = 4 };
 static const TableSpec params_spec = {"params", "Parameters", param_columns, PARAM_COLUMNS - FA4_COLUMNS};
 static const TableSpec fa4_params_spec = {"params", "Parameters", param_columns, PARAM_COLUMNS};
 
@@ -182,7 +183,7 @@ static bool fp8_options(const Options *o, const Algorithm *algorithm, Fp8Options
 /* FlashAttention-4's options: what they are for, and what no other run takes. */
 static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options *fa4, Status *status)
 {
-    static const OptionId ids[] = {OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE};
+    static const OptionId ids[] = {OPTION_THRESHOLD, OPTION_RESCALE_ROWS, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE};
     const bool forward = o->pass == OPTION_PASS_FWD, numeric = o->mode == OPTION_MODE_NUMERIC;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         if (o->given[ids[i]] && (algorithm != &algorithm_fa4 || !forward))
@@ -193,12 +194,15 @@ static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options
                            option_choice(OPTION_MODE, (int)o->mode));
     if (o->given[OPTION_RESCALE_SHARE] && numeric)
         return status_fail(status, STATUS_USAGE, "--rescale-share: not allowed with --mode numeric, where the data decides; give --threshold");
+    if (o->given[OPTION_RESCALE_ROWS] && !o->given[OPTION_THRESHOLD])
+        return status_fail(status, STATUS_USAGE, "--rescale-rows: not allowed without --threshold, on which they decide");
     const double sixteenths = o->poly_share * 16;
     if (sixteenths != floor(sixteenths))
         return status_fail(status, STATUS_USAGE, "--poly-share: '%g' is not allowed; expected a multiple of 1/16 = 0.0625", o->poly_share);
     fa4->poly_sixteenths = (uint32_t)sixteenths;
     fa4->conditional = o->given[OPTION_THRESHOLD] || o->given[OPTION_RESCALE_SHARE];
     fa4->threshold = o->threshold;
+    fa4->decision_rows = (uint32_t)o->rescale_rows;
     fa4->rescale_ppm = (uint32_t)lround(o->rescale_share * 1e6);
     return true;
 }
@@ -247,13 +251,19 @@ static MachineConfig machine_config(const Options *o)
 
 static void write_fa4_params(Table *t, const Options *o, const AttentionRun *ran)
 {
-    uint64_t rescaled = 0;
-    for (uint32_t i = 0; i < ran->machine.launch_count; i++) rescaled += ran->machine.launches[i].counts.elements[OP_ROWS_EXP_DIFFERENCE];
+    uint64_t rescaled = 0, moved = 0, kept = 0;
+    for (uint32_t i = 0; i < ran->machine.launch_count; i++) {
+        const Counts *counts = &ran->machine.launches[i].counts;
+        rescaled += counts->elements[OP_ROWS_EXP_DIFFERENCE];
+        moved += counts->references_moved;
+        kept += counts->references_kept;
+    }
     const double all = (double)(rescaled + ran->problem.kept_references);
     if (o->given[OPTION_THRESHOLD]) cell_significant(t, o->threshold, 6);
     else cell_text(t, "none");
     cell_significant(t, o->poly_share, 6);
     cell_significant(t, all > 0 ? 100.0 * (double)rescaled / all : 0.0, 4);
+    cell_significant(t, moved + kept > 0 ? 100.0 * (double)moved / (double)(moved + kept) : all > 0 ? 100.0 : 0.0, 4);
 }
 
 static void write_params(Report *report, Run *run, const Context *cx, const AttentionRun *ran)
@@ -544,9 +554,14 @@ static bool decode_options_fit(const Options *o, const Algorithm *algorithm, Sta
     return true;
 }
 
-/* parts: the table of a decoding run's parts; NULL for other algorithms. l2: that of the simulated L2, made when it is first needed. */
-static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const SpecialOptions *special, Table *parts,
-                      Table **l2, const OptionPoint *point)
+/* Tables that all sweep points share. */
+typedef struct {
+    Table *parts;               /* of a decoding run; NULL for other algorithms */
+    Table *l2;                  /* of a simulated L2; NULL until there is one */
+} SharedTables;
+
+static bool run_point(const Context *cx, Report *report, const Algorithm *algorithm, const SpecialOptions *special, SharedTables *shared,
+                      const OptionPoint *point)
 {
     const AttentionShape shape = point_shape(cx->options, &special->fp8, point);
     const bool backward = cx->options->pass == OPTION_PASS_BWD;
@@ -559,12 +574,12 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
     bool ok = attention_run_prepare(&ran, &setup, &shape, cx->alloc, cx->status) &&
               (!backward || attention_run_prepare_backward(&ran, tiles, variant));
     ran.attention.fa4 = special->fa4;
-    if (parts != NULL) {
+    if (shared->parts != NULL) {
         const DecodeOptions decode = {(uint32_t)point->splits, cx->options->packing, cx->options->merge};
         ok = ok && attention_run_set_decode(&ran, decode);
-        if (ok) write_decode(cx, parts, &ran);
+        if (ok) write_decode(cx, shared->parts, &ran);
     }
-    ok = ok && write_run(cx, report, l2, &ran) && show_block(cx, report, &ran.setup, &shape, &special->fa4);
+    ok = ok && write_run(cx, report, &shared->l2, &ran) && show_block(cx, report, &ran.setup, &shape, &special->fa4);
     attention_run_free(&ran);
     return ok && status_ok(cx->status);
 }
@@ -572,7 +587,6 @@ static bool run_point(const Context *cx, Report *report, const Algorithm *algori
 static bool run_attn(Context *cx, Report *report)
 {
     const Algorithm *algorithm = algorithm_find(cx->options->operand, cx->status);
-    Table *l2 = NULL;
     SpecialOptions special;
     if (algorithm == NULL || !fp8_options(cx->options, algorithm, &special.fp8, cx->status) ||
         !fa4_options(cx->options, algorithm, &special.fa4, cx->status) ||
@@ -586,10 +600,10 @@ static bool run_attn(Context *cx, Report *report)
         report_param_text(report, "rotate", option_choice(OPTION_ROTATE, (int)cx->options->rotate));
         report_param_text(report, "prepass", option_choice(OPTION_PREPASS, (int)cx->options->prepass));
     }
-    Table *parts = algorithm == &algorithm_decode ? report_table(report, &decode_spec) : NULL;
+    SharedTables shared = {.parts = algorithm == &algorithm_decode ? report_table(report, &decode_spec) : NULL};
     for (size_t i = 0; i < options_point_count(cx->options); i++) {
         const OptionPoint point = options_point(cx->options, i);
-        if (!run_point(cx, report, algorithm, &special, parts, &l2, &point)) return false;
+        if (!run_point(cx, report, algorithm, &special, &shared, &point)) return false;
     }
     return true;
 }
@@ -600,7 +614,7 @@ static const ProgramOption options[] = {
     {OPTION_MASK, "none"},  {OPTION_PACKING, "one-query"}, {OPTION_MERGE, "sequential"},
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
-    {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
+    {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_ROWS, "32"}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
     {OPTION_QUANTISE, "tensor"}, {OPTION_ROTATE, "none"}, {OPTION_PREPASS, "kernel"},
     {OPTION_GANTT, NULL},   {OPTION_TRACE, NULL},
 };

@@ -7,8 +7,8 @@
  *
  * All quantities are exact integers in base units (bytes, bytes per second, hertz, FLOP, cycles); none passes through a double.
  * A fused multiply-add is 2 FLOP in tensor rates and 1 operation in fp32_fma rates. The key in the file is the name of the field.
- * What a Profile leaves out: instruction shapes (they belong to the operations) and the latency of the far L2 partition.
- * The lecture uses these numbers in §1.3 (memory hierarchy), §1.4 and §2.4 (balance
+ * What a Profile leaves out: instruction shapes (they belong to the operations) and the latency of the far L2 partition. The lecture
+ * uses these numbers in §1.3 (memory hierarchy), §1.4 and §2.4 (balance
  * points), §4.2 and §5.1 (exponential against tensor rate).
  */
 #ifndef ATTNLAB_PROFILE_H

@@ -1,4 +1,4 @@
-/* profile_builtin.h - the texts of hw_profiles/ as the build embeds them (embed_profiles.cmake writes the definition). Only
+/* profile_builtin.h - the texts of hw_profiles/ as the build embeds them (embed_files.cmake writes the definition). Only
  * profile_load.c looks at them: they go through the same parser as files. */
 #ifndef ATTNLAB_PROFILE_BUILTIN_H
 #define ATTNLAB_PROFILE_BUILTIN_H

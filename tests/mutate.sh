@@ -88,8 +88,8 @@ fi
 cp -R sim algos tests hw_profiles "$work"
 cd "$work" || exit 2
 for file in hw_profiles/*.txt; do basename "$file" .txt; done >names
-"$cmake" -DDIRECTORY="$work/hw_profiles" -DNAMES="$work/names" -DOUTPUT="$work/sim/profile_builtin.c" \
-    -P sim/embed_profiles.cmake || exit 2
+"$cmake" -DDIRECTORY="$work/hw_profiles" -DSUFFIX=.txt -DNAMES="$work/names" -DHEADER=sim/profile_builtin.h \
+    -DTYPE=BuiltinProfile -DPREFIX=builtin_profile -DOUTPUT="$work/sim/profile_builtin.c" -P sim/embed_files.cmake || exit 2
 
 compile() { # source object [flag...]
     source=$1 object=$2

@@ -9,6 +9,7 @@
 #include "sim/chip_schedule.h"
 #include "support/count_case.h"
 
+#include "experiments/support/csv_table.h"
 #include "experiments/support/h200_waves.h"
 
 #include <stdlib.h>
@@ -651,22 +652,28 @@ static uint64_t measured(const char *kernel, const char *order, uint64_t heads, 
 
 static void test_measured(Context *x)
 {
-    char line[200], kernel[40], order[40];
-    uint64_t rows = 0, batch, heads, seqlen, d, causal_mask, blocks, us, hundredths;
-    FILE *file = fopen(TEST_DATA "/../hw_profiles/measured/h200_waves.csv", "r");
-    check_true(&x->test, file != NULL, "h200_waves.csv");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *format =
-            "%39[^,],%39[^,],%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ".%2" SCNu64;
-        if (sscanf(line, format, kernel, order, &batch, &heads, &seqlen, &d, &causal_mask, &blocks, &us, &hundredths) != 10)
-            continue;
-        rows++;
-        check_u64(&x->test, measured(kernel, order, heads, seqlen, d), 100 * us + hundredths, line);
-        check_u64(&x->test, blocks, batch * heads * seqlen / 128, line);
+    enum { HEADS, SEQLEN, HEAD_DIM, BATCH, BLOCKS_COLUMN, SIZES };
+    static const char *const names[SIZES] = {"heads", "seqlen", "head_dim", "batch", "blocks"};
+    CsvTable t;
+    Status status = {0};
+    size_t kernel, order, time, column[SIZES];
+    bool ok = csv_load(&t, TEST_DATA "/../hw_profiles/measured/h200_waves.csv", &x->alloc, &status) && csv_column(&t, "kernel", &kernel, &status) &&
+              csv_column(&t, "order", &order, &status) && csv_column(&t, "time_us", &time, &status);
+    for (int i = 0; i < SIZES; i++) ok = ok && csv_column(&t, names[i], &column[i], &status);
+    for (size_t row = 0; ok && row < t.row_count; row++) {
+        uint64_t v[SIZES];
+        double us = 0;
+        for (int i = 0; i < SIZES; i++) ok = ok && csv_count(&t, row, column[i], &v[i], &status);
+        ok = ok && csv_real(&t, row, time, &us, &status);
+        if (!ok) break;
+        check_u64(&x->test, measured(csv_text(&t, row, kernel), csv_text(&t, row, order), v[HEADS], v[SEQLEN], v[HEAD_DIM]),
+                  (uint64_t)(100 * us + 0.5), "time of h200_waves.csv");
+        check_u64(&x->test, v[BLOCKS_COLUMN], v[BATCH] * v[HEADS] * v[SEQLEN] / 128, "blocks of h200_waves.csv");
     }
-    if (file != NULL) fclose(file);
-    check_u64(&x->test, rows,
-              2 * sizeof h200_staircase / sizeof h200_staircase[0] + 3 * sizeof h200_orders / sizeof h200_orders[0], "rows");
+    check_text(&x->test, status.text, "", "h200_waves.csv");
+    check_u64(&x->test, t.row_count, 2 * sizeof h200_staircase / sizeof h200_staircase[0] + 3 * sizeof h200_orders / sizeof h200_orders[0],
+              "rows");
+    csv_free(&t);
 }
 
 int main(void)

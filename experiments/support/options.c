@@ -99,7 +99,7 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_DTYPE] = {.name = "--dtype", .kind = KIND_CHOICE, .argument = "T", .initial = "bf16",
         .choices = dtype_choices, .meaning = "element type of Q, K, V and O"},
 
-    [OPTION_PASS] = {.name = "--pass", .kind = KIND_CHOICE, .argument = "P", .initial = "fwd",
+    [OPTION_PASS] = {.name = "--pass", .kind = KIND_CHOICE, .argument = "P", .absent = "both",
         .choices = pass_choices, .meaning = "forward or backward"},
     [OPTION_MODE] = {.name = "--mode", .kind = KIND_CHOICE, .argument = "M", .initial = "count",
         .choices = mode_choices, .meaning = "compute, count only, or time"},
@@ -110,6 +110,9 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_THRESHOLD] = {.name = "--threshold", .kind = KIND_REAL, .argument = "T", .absent = "rescale at every key block",
         .offset = offsetof(Options, threshold), .real_low = 0, .real_high = 1e6,
         .meaning = "fa4: rescale only when the maximum grew by more than T (log2), in numeric mode"},
+    [OPTION_RESCALE_ROWS] = {.name = "--rescale-rows", .kind = KIND_COUNT, .argument = "N", .initial = "32",
+        .offset = offsetof(Options, rescale_rows), .low = 1, .high = 128,
+        .meaning = "fa4 with --threshold: rows that decide together; 32: a warp, as shipped"},
     [OPTION_RESCALE_SHARE] = {.name = "--rescale-share", .kind = KIND_REAL, .argument = "X", .absent = "all",
         .offset = offsetof(Options, rescale_share), .real_low = 0, .real_high = 1,
         .meaning = "fa4: share of key blocks that rescale, in count and time mode"},
@@ -134,10 +137,23 @@ static const OptionSpec specs[OPTION_COUNT] = {
         .offset = offsetof(Options, gantt), .meaning = "draw the timeline in characters"},
     [OPTION_TRACE] = {.name = "--trace", .kind = KIND_WORD, .argument = "FILE", .absent = "none",
         .offset = offsetof(Options, trace), .meaning = "write the timeline as trace events (Perfetto)"},
+    [OPTION_SEEDS] = {.name = "--seeds", .kind = KIND_COUNT, .argument = "N", .initial = "1",
+        .offset = offsetof(Options, seeds), .low = 1, .high = 1000, .meaning = "seeds from --seed on, of which mean and spread are shown"},
     [OPTION_SKIP_TIMED] = {.name = "--skip-timed", .kind = KIND_FLAG,
         .offset = offsetof(Options, skip_timed), .meaning = "leave out programs that measure wall-clock time"},
     [OPTION_MAP] = {.name = "--map", .kind = KIND_FLAG,
         .offset = offsetof(Options, map), .meaning = "print where everything in the lecture is found; runs nothing"},
+
+    [OPTION_COUNTERS] = {.name = "--counters", .kind = KIND_WORD, .argument = "NAME|FILE", .absent = "h200_counters",
+        .offset = offsetof(Options, counters), .meaning = "hardware counters: h200_counters, h200_counters_more, or a CSV file with their columns"},
+    [OPTION_TIMINGS] = {.name = "--timings", .kind = KIND_WORD, .argument = "NAME|FILE", .absent = "h200_timings",
+        .offset = offsetof(Options, timings), .meaning = "wall times: a CSV file with the columns of h200_timings.csv"},
+    [OPTION_KERNEL] = {.name = "--kernel", .kind = KIND_WORD, .argument = "NAME", .absent = "all",
+        .offset = offsetof(Options, kernel), .meaning = "only this kernel of the files: flash, cudnn, std_qk, ..."},
+    [OPTION_COUNTER] = {.name = "--counter", .kind = KIND_WORD, .argument = "NAME", .absent = "all",
+        .offset = offsetof(Options, counter), .meaning = "only this counter: a column of the counters' file"},
+    [OPTION_SUMMARY] = {.name = "--summary", .kind = KIND_FLAG,
+        .offset = offsetof(Options, summary), .meaning = "only the errors by kernel and counter, and what is behind them"},
 };
 
 static bool is_common(OptionId id) { return id <= OPTION_VERSION; }

@@ -44,6 +44,8 @@ attn_case(poly_share_backward 2 "--poly-share: not allowed with fa4 --pass bwd; 
           fa4 --hw b200 --pass bwd --poly-share 0.5)
 attn_case(threshold_without_data 2 "--threshold: not allowed with --mode count, which has no data to compare with it; give --rescale-share"
           fa4 --hw b200 --threshold 8)
+attn_case(rescale_rows_alone 2 "--rescale-rows: not allowed without --threshold, on which they decide" fa4 --hw b200 --mode numeric --rescale-rows 1)
+attn_case(rescale_rows_none 2 "--rescale-rows: '0' is not allowed; expected an integer from 1 to 128" fa4 --hw b200 --mode numeric --threshold 8 --rescale-rows 0)
 attn_case(share_with_data 2 "--rescale-share: not allowed with --mode numeric, where the data decides; give --threshold"
           fa4 --hw b200 --mode numeric --rescale-share 0.1)
 attn_case(poly_share_in_sixteenths 2 "--poly-share: '0.1' is not allowed; expected a multiple of 1/16 = 0.0625" fa4 --hw b200 --poly-share 0.1)
@@ -78,13 +80,13 @@ attn_case(walk_too_long 3 "the walk is too long: 4294967296 tile pairs, at most 
           fa2 --seqlen 1m --block-q 16 --block-k 16)
 attn_case(computation_too_long 3 "the computation is too long: 2473901162496 FLOP, at most [0-9]+; [^\n]*"
           fa2 --mode numeric --seqlen 768k --head-dim 1)
+attn_case(decode_backward 3 "decode has no backward pass[^\n]*" decode --pass bwd)
+attn_case(parts_do_not_fit 3 "decode_combine: tile [A-Za-z ]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of 65536 are left"
+          decode --seqlen 1 --seqlen-k 1k --head-dim 128 --splits 8192)
 attn_case(too_long_for_l2 3 "fa2_forward: a head moves more than 33554432 tiles, too many for the simulated L2; [^\n]*"
           fa2 --l2 simulated --seqlen 1m --block-q 128 --block-k 128)
 attn_case(too_many_for_l2 3 "fa2_forward: the launch moves [0-9]+ tiles, the simulated L2 follows at most 268435456; [^\n]*"
           fa2 --l2 simulated --heads 65536 --seqlen 8k)
-attn_case(decode_backward 3 "decode has no backward pass[^\n]*" decode --pass bwd)
-attn_case(parts_do_not_fit 3 "decode_combine: tile [A-Za-z ]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of 65536 are left"
-          decode --seqlen 1 --seqlen-k 1k --head-dim 128 --splits 8192)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8: fa2 --pass fwd can only be counted; fa3 computes its forward pass in FP8" fa2 --mode numeric --dtype fp8)
 attn_case(quantise_of_fa3 2 "--quantise: not allowed with fa2 --pass fwd --dtype fp8; only the forward pass of fa3 with --dtype fp8 has it"

@@ -1,7 +1,7 @@
 # Command lines and what they must answer (see cli_case in ../cli.cmake).
 
 # ---- every program: help, version, a typing error, a full disk, a closed pipe ----
-foreach(program ${experiments} lecture_program attn)
+foreach(program ${experiments} lecture_program attn silicon)
   cli_case(${program}_help PROGRAM ${program} ARGS --help STDOUT "Usage: .*Examples:.*Options.*--format.*Exit code:")
   cli_case(${program}_version PROGRAM ${program} ARGS --version STDOUT "^attnlab [0-9]+\\.[0-9]+\\.[0-9]+ [a-z0-9_]+\n$")
   cli_case(${program}_unknown_option PROGRAM ${program} ARGS --fromat md EXIT 2
@@ -85,6 +85,28 @@ cli_case(lecture_removes_old_files PROGRAM lecture_program EXIT 4
 cli_case(lecture_full_disk PROGRAM lecture_program EXIT 4 LINES any
          SCRIPT "trap '' XFSZ; ulimit -f 0; \"$PROGRAM\" -o out --skip-timed; code=$?; test -z \"$(ls out)\" && exit $code"
          STDERR "lecture: [a-z0-9_]+: cannot write out/")
+
+# ---- the comparison with a chip: other rows, and what a file must look like ----
+set(counters ${CMAKE_SOURCE_DIR}/hw_profiles/measured/h200_counters.csv)
+cli_case(silicon_check PROGRAM silicon ARGS --check --summary --counter l2_to_l1_read_bytes STDOUT "l2_to_l1_read_bytes +106 +106 +100.0")
+cli_case(silicon_same_file PROGRAM silicon
+         SCRIPT "\"$PROGRAM\" --counter smem_wavefronts >a && \"$PROGRAM\" --counter smem_wavefronts --counters ${counters} >b && sed '1,/^$/d' a >c && sed '1,/^$/d' b >d && test -s c && cmp c d")
+cli_case(silicon_more PROGRAM silicon ARGS --counters h200_counters_more --check --summary --counter xu_warp_insts STDOUT "xu_warp_insts +110 +110 +100.0")
+cli_case(silicon_filter PROGRAM silicon ARGS --kernel cudnn --pass bwd --counter xu_warp_insts --summary STDOUT "xu_warp_insts +24 +24 ")
+cli_case(silicon_missed_target PROGRAM silicon EXIT 1
+         SCRIPT "sed '2s/,35651584,/,36651584,/' ${counters} >changed.csv; \"$PROGRAM\" --counters changed.csv --counter l2_to_l1_read_bytes --check >out"
+         STDERR "^silicon: changed.csv:2: flash l2_to_l1_read_bytes: model 35651584, chip 36651584: -2.73 %, target 0.5 %\n$")
+cli_case(silicon_no_file PROGRAM silicon ARGS --counters no/such.csv EXIT 4 STDERR "cannot open no/such.csv: ")
+cli_case(silicon_bad_value PROGRAM silicon EXIT 2 SCRIPT "sed '3s/,1024,1024,/,1024,1k,/' ${counters} >bad.csv; \"$PROGRAM\" --counters bad.csv"
+         STDERR "^silicon: bad.csv:3: column seqlen_k: '1k' is no count. expected a decimal integer")
+cli_case(silicon_unknown_kernel PROGRAM silicon ARGS --kernel flahs EXIT 2 STDERR "--kernel: 'flahs' is neither in h200_counters nor in h200_timings. did you mean 'flash'\\?")
+cli_case(silicon_bad_time PROGRAM silicon EXIT 2
+         SCRIPT "printf 'kernel,pass,batch,heads,kv_heads,seqlen_q,seqlen_k,head_dim,causal,time_us\\nflash,fwd,1,1,1,128,128,64,0,0\\n' >bad.csv; \
+                 \"$PROGRAM\" --timings bad.csv"
+         STDERR "^silicon: bad.csv:2: column time_us: '0' is no time. expected microseconds above 0\n$")
+cli_case(silicon_other_chip PROGRAM silicon ARGS --hw a100 --summary STDOUT "these are kernels for Hopper, and the chip has no wgmma")
+cli_case(silicon_unknown_counter PROGRAM silicon ARGS --counter smem_wavefront EXIT 2 STDERR "did you mean 'smem_wavefronts'\\?")
+cli_case(silicon_full_disk PROGRAM silicon EXIT 4 SCRIPT "\"$PROGRAM\" --counter smem_wavefronts >/dev/full" STDERR "cannot write standard output: ")
 
 # ---- times: no expected bytes, but the program runs, its two algorithms agree, and a slow machine fails no claim ----
 cli_case(s1_5_cpu_check PROGRAM s1_5_cpu ARGS --check --seqlen 1,100,256,300 --block-k 100 STDOUT "4 equal, 6 cited")

@@ -17,7 +17,7 @@ set_tests_properties(readme lecture_map lecture_map_tests PROPERTIES LABELS gold
 
 add_custom_command(TARGET regold POST_BUILD COMMAND ${map_command} -DREWRITE=ON -P ${cli_directory}/golden.cmake
                    COMMAND ${readme_command} -DREWRITE=ON -P ${cli_directory}/check_readme.cmake VERBATIM)
-add_dependencies(regold lecture_program attn ${experiments} benchmark)
+add_dependencies(regold lecture_program attn silicon ${experiments} benchmark)
 
 cli_case(map_json PROGRAM lecture_program ARGS --map --format json STDOUT "^{.schema.:1.*\"id\":\"script_parts\"")
 cli_case(map_to_full_disk PROGRAM lecture_program ARGS --map -o /dev/full EXIT 4 STDERR "cannot write /dev/full: ")
