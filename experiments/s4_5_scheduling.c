@@ -83,6 +83,16 @@ static bool simulated_reads(const Context *context, Plan *plan, Order order, con
     return ok;
 }
 
+/* The same, all 0 where the launch is too long to be simulated. */
+static bool reads_if_short(const Context *context, Plan *plan, Order order, const Profile *hw, Reads *reads)
+{
+    Status status = {0};
+    const Context here = {.alloc = context->alloc, .status = &status};
+    if (simulated_reads(&here, plan, order, hw, 1, reads)) return true;
+    *reads = (Reads){0};
+    return status.code == STATUS_INFEASIBLE || status_fail(context->status, status.code, "%s", status.text);
+}
+
 static AttentionShape causal_shape(uint64_t batch, uint64_t heads, uint64_t N, uint64_t d)
 {
     AttentionShape shape = attention_shape(N, d);
@@ -349,7 +359,8 @@ static bool busy_lines(const Context *context, Table *picture, Plan *plan, Order
     char busy[COLUMNS + 1] = "", needed[COLUMNS + 1] = "";
     ChipSchedule s;
     Footprint footprint;
-    bool ok = schedule_plan(context, plan, order, &chip, &s) &&
+    Reads reads;
+    bool ok = schedule_plan(context, plan, order, &chip, &s) && simulated_reads(context, plan, order, hw, 1, &reads) &&
               schedule_footprint(&s, plan->bytes, plan->group, hw->l2_bytes_per_chip, &footprint, context->status);
     for (uint64_t i = 0; ok && i < COLUMNS && i * column < s.makespan; i++) {
         busy[i] = tenths(busy_share(&s, i * column, (i + 1) * column));
@@ -357,7 +368,7 @@ static bool busy_lines(const Context *context, Table *picture, Plan *plan, Order
     }
     if (ok) {
         picture_line(picture, "%-9s SMs %s %" PRIu64, order_names[order], busy, s.makespan);
-        picture_line(picture, "%-9s L2  %s %.0f MiB", "", needed, mebi(footprint.peak_bytes));
+        picture_line(picture, "%-9s L2  %s %.0f MiB, HBM reads K and V %.2fx", "", needed, mebi(footprint.peak_bytes), per(reads.k_v, kv_once(plan)));
     }
     chip_schedule_free(&s);
     return ok;
@@ -379,7 +390,7 @@ static bool add_busy(const Context *context, Report *report, const Profile *hw)
                  "SMs: share of the %" PRIu64
                  " SMs that run a block, in tenths (# all). L2: K and V of the running blocks over %.0f MiB of L2",
                  hw->sm_count, mebi(hw->l2_bytes_per_chip));
-    picture_line(picture, "(# they do not fit). At the right: the makespan in tiles, and the largest footprint.");
+    picture_line(picture, "(# they do not fit). At the right: the makespan in tiles, the largest footprint, and what the simulated L2 lets through to HBM.");
     return ok;
 }
 
@@ -397,8 +408,9 @@ static bool add_gantt(const Context *context, Report *report)
     char lines[LINES][WIDTH + 1] = {{0}};
     ChipSchedule s = {0};
     Plan plan;
+    Reads reads = {0};
     const bool ok = plan_launch(context, &plan, &shape, (TileSize){(uint32_t)point.block_q, (uint32_t)point.block_k}) &&
-                    schedule_plan(context, &plan, order, &chip, &s);
+                    reads_if_short(context, &plan, order, hw, &reads) && schedule_plan(context, &plan, order, &chip, &s);
     const uint64_t every = ceil_div(hw->sm_count, LINES), column = max_u64(ceil_div(s.makespan, WIDTH), 1);
     for (size_t i = 0; i < LINES; i++) memset(lines[i], '.', ceil_div(s.makespan, column));
     for (uint64_t b = 0; ok && b < plan.count; b++) {
@@ -413,6 +425,8 @@ static bool add_gantt(const Context *context, Report *report)
                 " (letter: head; capital: a block begins)",
                 order_names[order], every, hw->name, column);
     for (uint64_t i = 0; ok && i * every < hw->sm_count; i++) picture_line(picture, "SM %3" PRIu64 "  %s", i * every, lines[i]);
+    if (reads.k_v > 0) picture_line(picture, "HBM reads %.1f MB of K and V through the simulated L2, %.2f times what there is.", (double)reads.k_v / 1e6,
+                 per(reads.k_v, kv_once(&plan)));
     chip_schedule_free(&s);
     plan_free(context, &plan);
     return ok;
@@ -461,11 +475,8 @@ static bool footprint_cells(const Context *context, Table *table, Plan *plan, co
     cell_decimals(table, mebi(kv_once(plan)), 0);
     cell_of_some(table, per(plan->kv_asked, kv_once(plan)), 1);
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
-        Status status = {0};
-        const Context here = {.alloc = context->alloc, .status = &status};
-        Reads reads = {0};
-        if (!simulated_reads(&here, plan, shown[i], context->hw, 1, &reads) && status.code != STATUS_INFEASIBLE)    /* too long: no cell */
-            return status_fail(context->status, status.code, "%s", status.text);
+        Reads reads;
+        if (!reads_if_short(context, plan, shown[i], context->hw, &reads)) return false;
         cell_decimals(table, mebi(results[shown[i]].footprint.peak_bytes), 1);
         cell_of_some(table, per(reads.k_v, kv_once(plan)), 2);
     }
