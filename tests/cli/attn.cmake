@@ -82,6 +82,7 @@ attn_case(simulated_is_missing 3 "fa2_forward: the simulated L2 is not part of t
 attn_case(decode_backward 3 "decode has no backward pass[^\n]*" decode --pass bwd)
 attn_case(parts_do_not_fit 3 "decode_combine: tile [A-Za-z ]+ does not fit in registers of h100: needs [0-9]+ bytes, [0-9]+ of 65536 are left"
           decode --seqlen 1 --seqlen-k 1k --head-dim 128 --splits 8192)
+attn_case(parts_too_many 3 "the walk is too long: [0-9]+ tile pairs, at most [0-9]+;[^\n]*" decode --seqlen 1m --splits 65536)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8 can only be counted[^\n]*" fa2 --mode numeric --dtype fp8)
 
