@@ -1,5 +1,6 @@
 /* run.c - see run.h. */
 #include "run.h"
+#include "decode.h"
 
 static bool evaluate_closed_form(AttentionRun *run)
 {
@@ -26,12 +27,20 @@ bool attention_run_prepare(AttentionRun *run, const RunSetup *setup, const Atten
     return evaluate_closed_form(run);
 }
 
+/* Decoding walks its parts too, used or idle, twice: of one head, in the order of a tile pair each. At most 2^63. */
+static uint64_t walked_parts(const AttentionRun *run)
+{
+    if (run->setup.algorithm != &algorithm_decode) return 0;
+    const DecodePlan plan = decode_plan(&run->attention, run->setup.profile->sm_count);
+    return plan.splits * (plan.query_blocks + plan.rows / 4);
+}
+
 bool attention_run_short_enough(const AttentionRun *run)
 {
     const ClosedForm *form = &run->closed_form;
-    const bool numeric = run->setup.config.mode == MODE_NUMERIC;
-    const uint64_t heads = max_u64(run->attention.shape.batch * run->attention.shape.heads, 1);
-    const uint64_t walked = numeric || run->setup.config.walk_all_heads ? form->tile_pairs : form->tile_pairs / heads;
+    const bool numeric = run->setup.config.mode == MODE_NUMERIC, all = numeric || run->setup.config.walk_all_heads;
+    const uint64_t heads = max_u64(run->attention.shape.batch * run->attention.shape.heads, 1), parts = walked_parts(run);
+    const uint64_t walked = (all ? form->tile_pairs : form->tile_pairs / heads) + (all && parts <= UINT64_MAX / 2 / heads ? parts * heads : parts);
     if (walked > MAX_WALKED_TILE_PAIRS)
         return status_fail(run->machine.status, STATUS_INFEASIBLE,
                            "the walk is too long: %" PRIu64 " tile pairs, at most %" PRIu64 "; use larger blocks. Its closed form: %" PRIu64

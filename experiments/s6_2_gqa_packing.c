@@ -60,8 +60,8 @@ static bool walk_packed(const Context *context, const AttentionShape *shape, uin
     }
     const uint64_t cache = decode_cache_bytes(shape->batch, shape->kv_heads, shape->seqlen_k, shape->head_dim,
                                               element_bytes(shape->dtype), context->status);
+    if (ok) packed->blocks = run.machine.launches[0].blocks;
     if (ok && cache > 0) {
-        packed->blocks = run.machine.launches[0].blocks;
         packed->stacked = decode_plan(&run.attention, unbounded.sm_count).group;
         packed->passes = (double)packed->key_bytes / (double)cache;
         const double whole = 4.0 * (double)(packed->blocks * tile_rows) * (double)shape->seqlen_k * (double)shape->head_dim;

@@ -26,7 +26,7 @@ export LC_ALL
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 2
 sample='' seed=1 floor=75 only='' jobs=2 list=no cc=${CC:-cc} cmake=cmake
 tests='test_coverage test_machine test_ops test_attention test_closed_forms test_field_cases test_invariants test_forward
-    test_out_of_memory test_counts test_fp8_counts test_counts_backward test_backward test_fa4'
+    test_out_of_memory test_split_heuristics test_field_cases_splits test_decode test_counts test_fp8_counts test_counts_backward test_backward test_fa4'
 while [ $# -gt 0 ]; do
     case $1 in
     --list) list=yes; shift; continue ;;

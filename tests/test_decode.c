@@ -302,6 +302,28 @@ static void tree_levels(Context *x)
     attention_run_free(&run);
 }
 
+/* Rows of the combine kernel's blocks, as shipped: 4, 8 or 16 by head dim; 4 past 256 and for a tree. */
+static void combine_blocks(Context *x)
+{
+    static const struct {
+        uint64_t d;
+        MergeOrder merge;
+        uint64_t blocks; /* for 20 rows */
+    } cases[] = {{128, MERGE_SEQUENTIAL, 5}, {256, MERGE_SEQUENTIAL, 5}, {64, MERGE_SEQUENTIAL, 3}, {192, MERGE_SEQUENTIAL, 3},
+                 {40, MERGE_SEQUENTIAL, 2},  {320, MERGE_SEQUENTIAL, 5}, {40, MERGE_TREE, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CountCase c = {&algorithm_decode, attention_shape(20, cases[i].d), {64, 64}, L2_IDEAL};
+        c.shape.seqlen_k = 256;
+        Status status = {0};
+        AttentionRun run;
+        const DecodeOptions options = {4, PACK_NEVER, cases[i].merge};
+        if (count_walk_decode(&run, &c, options, (MachineConfig){.mode = MODE_COUNT}, &x->h200, &x->alloc, &status))
+            check_u64(&x->test, run.machine.launches[1].blocks, cases[i].blocks, "blocks of the combine kernel");
+        check_text(&x->test, status.text, "", "a combine kernel");
+        attention_run_free(&run);
+    }
+}
+
 /* Every allocation of a packed, split, tree-merged run fails in turn: an error each time, and nothing left. */
 static void out_of_memory(Context *x)
 {
@@ -336,6 +358,7 @@ int main(void)
         measured_traffic(&x);
         plans(&x);
         tree_levels(&x);
+        combine_blocks(&x);
         out_of_memory(&x);
     }
     check_text(&x.test, status.text, "", "profiles");

@@ -87,6 +87,7 @@ attn_case(too_long_for_l2 3 "fa2_forward: a head moves more than 33554432 tiles,
           fa2 --l2 simulated --seqlen 1m --block-q 128 --block-k 128)
 attn_case(too_many_for_l2 3 "fa2_forward: the launch moves [0-9]+ tiles, the simulated L2 follows at most 268435456; [^\n]*"
           fa2 --l2 simulated --heads 65536 --seqlen 8k)
+attn_case(parts_too_many 3 "the walk is too long: [0-9]+ tile pairs, at most [0-9]+;[^\n]*" decode --seqlen 1m --splits 65536)
 attn_case(no_backward 3 "fa1 has no backward pass[^\n]*" fa1 --pass bwd)
 attn_case(fp8_is_counted_only 3 "--dtype fp8: fa2 --pass fwd can only be counted; fa3 computes its forward pass in FP8" fa2 --mode numeric --dtype fp8)
 attn_case(quantise_of_fa3 2 "--quantise: not allowed with fa2 --pass fwd --dtype fp8; only the forward pass of fa3 with --dtype fp8 has it"
