@@ -1,4 +1,5 @@
-/* test_mufu_exp2.c - the model of MUFU's 2^x: its error over all 2^23 fractions, whole numbers, ends, and that BF16 does not see it. */
+/* test_mufu_exp2.c - the model of MUFU's 2^x: its error over all 2^23 fractions, whole numbers, ends, and that BF16 does not
+ * see it. */
 #include "test.h"
 
 #include "sim/formats.h"
