@@ -265,7 +265,7 @@ static const Column operand_columns[] = {
     {"of S", "", "to the scores"},
     {"of O", "", "to the result (V and P exact)"},
 };
-static const TableSpec operand_table = {"operands", "What rounding does to Q, S and O (first seed)", operand_columns,
+static const TableSpec operand_table = {"operands", "What rounding does to Q, S (first seed) and O (all seeds)", operand_columns,
                                         sizeof operand_columns / sizeof operand_columns[0]};
 
 static void add_operands(Report *report, const Measured *m)
@@ -300,7 +300,7 @@ static const Column length_columns[] = {
     {"tensor, rotated", "", ""},
     {"block, rotated", "", ""},
     {"gain", "", "tensor / block rotated, mean of the seeds"},
-    {"sd", "", "from seed to seed; 0: one seed"},
+    {"sd", "", "from seed to seed"},
 };
 static const TableSpec length_table = {"lengths", "The error against N: where the slide's 2.6 is", length_columns,
                                        sizeof length_columns / sizeof length_columns[0]};
@@ -385,7 +385,8 @@ static bool add_lengths(const Context *context, const Measured *m, Report *repor
             else cell_text(table, "-");
         }
         cell_decimals(table, mean(&length.gain), 2);
-        cell_decimals(table, deviation(&length.gain), 2);
+        if (length.gain.count > 1) cell_decimals(table, deviation(&length.gain), 2);
+        else cell_text(table, "-");
     }
     paper_row_of_lengths(table);
     table_note(table, "A query's error grows where its outlier meets an outlier column of K; the more keys, the more often. One seed scatters by the sd of");

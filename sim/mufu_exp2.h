@@ -12,9 +12,9 @@
  *     the same as exact after BF16      99.9998 %        99.9996 %
  *
  * So the model is as far off as silicon at most, and half as far on average: its coefficients are not the silicon's, and bits
- * are not to be compared. (tests/test_mufu_exp2.c measures the first column; the second: CUDA micro-benchmark, one card,
- * 2026-11.) What it is for: to show that P, rounded to BF16 or FP8 afterwards, does not see the difference between this, an
- * exact exponential and a polynomial (poly_exp.h).
+ * are not to be compared. (tests/test_mufu_exp2.c measures the first column; the second is
+ * hw_profiles/measured/h200_mufu_exp2.csv.) What it is for: to show that P, rounded to BF16 or FP8 afterwards, does not see the
+ * difference between this, an exact exponential and a polynomial (poly_exp.h).
  *
  * Source of the structure: S. F. Oberman and M. Y. Siu, "A High-Performance Area-Efficient Multifunction Interpolator",
  * ARITH-17, 2005. Lecture §4.2, §5.2.
