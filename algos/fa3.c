@@ -19,8 +19,9 @@
  *     P8 = E4M3(2^8 e^(S - m))          the reference is m - 8 ln 2: one addition per row; l carries the 2^8 and cancels it. P <= 256 < 448
  *     O += P8 V8, in units of 1/s_V     with a scale per block, alpha also changes units: one multiplication per row and tile
  *     O = diag(l)^-1 O / s_V            one multiplication per row; then O Jᵀ if V was rotated, before O leaves the registers
- * wgmma takes FP8 operands only with the inner dimension contiguous, which V is not: the producer warpgroup transposes each V tile in shared memory (LDSM, STSM:
- * read once, written once) into a ring of its own. Scales are read into shared memory with their tiles, as numbers, not as operations.
+ * wgmma takes FP8 operands only with the inner dimension contiguous, which V is not: the producer warpgroup transposes each V tile
+ * in shared memory (LDSM, STSM: read once, written once) into a ring of its own. Scales are read into shared memory with their
+ * tiles, as numbers, not as operations; those of neighbouring V blocks may differ by up to 2^127, their quotient being a float.
  *
  * Left out: clusters that share K and V (multicast), the persistent loop over tiles, P through shared memory, the register permutation that
  * FP8's accumulator layout needs between the two products.

@@ -156,3 +156,4 @@ endforeach()
 cli_case(attn_fp8_tiles PROGRAM attn ARGS fa3 --dtype fp8 --seqlen 1k --head-dim 64,96,128,192,256
          STDOUT "block_q 192, block_k 160.*block_q 192, block_k 128.*block_q 128, block_k 224.*block_q 128, block_k 160.*block_q 128, block_k 128")
 cli_case(s4_4_fp8_length_zero PROGRAM s4_4_fp8 ARGS --seqlen 0 EXIT 3 STDERR "--seqlen: 0 keys are not allowed here. expected 1 to 65536")
+attn_case(fp8_needs_wgmma 3 "fa3_forward needs wgmma: a100 has no wgmma" fa3 --dtype fp8 --hw a100)
