@@ -1,9 +1,9 @@
-/* closed_forms_fp8.c - every count of FlashAttention-3 as a formula, FP8 included. See closed_forms.h; closed_forms.c explains the sums.
- * Lecture §4.4.
+/* closed_forms_fp8.c - every count of FlashAttention-3 as a formula, FP8 included. See closed_forms.h; closed_forms.c explains
+ * the sums. Lecture §4.4.
  *
- * With two-byte operands it counts what FlashAttention-2 does. FP8 adds: V read and written once more in shared memory per tile, scales, some
- * operations per row, and (unless it is fused into what came before) the pass that rotates and rounds. At N = 8192, d = 128, one head:
- * rotation 2 x 896 additions per token, against 16,384 x 128 x 2 FLOPs of both products per token.
+ * With two-byte operands it counts what FlashAttention-2 does. FP8 adds: V read and written once more in shared memory per
+ * tile, scales, some operations per row, and (unless it is fused into what came before) the pass that rotates and rounds. At N
+ * = 8192, d = 128, one head: rotation 2 x 896 additions per token, against 16,384 x 128 x 2 FLOPs of both products per token.
  */
 #include "closed_forms_internal.h"
 
@@ -34,8 +34,10 @@ static void load_scales(const Account *a)
     loads(a, &sV, s->pairs, key_blocks);
     copies(a, SCALE_BYTES, s->pairs, 1);                            /* of V */
     copies(a, SCALE_BYTES, by_row ? s->keys : s->pairs, 1);         /* of K */
-    if (!by_row) copies(a, SCALE_BYTES, query_blocks, 1);           /* of Q; by row they go to registers */
-    else thread_touches(a, SCALE_BYTES, s->right_reads, 1);         /* each consumer multiplies its columns */
+    copies(a, SCALE_BYTES, by_row ? s->seeing_rows : query_blocks, 1);  /* of Q */
+    if (!by_row) return;
+    thread_touches(a, SCALE_BYTES, s->rows, 1);                     /* each consumer multiplies its rows ... */
+    thread_touches(a, SCALE_BYTES, s->right_reads, 1);              /* ... and its columns */
 }
 
 /* One operand of `rows` rows per head, in blocks. */

@@ -11,15 +11,17 @@
  * The numbers are FlashAttention-2's, the traffic too: K and V once per query block. Dropout, which the shipped kernel lacks, is FlashAttention-2's.
  *
  * Registers: a consumer thread has 240 (two consumers) or 160 (three); beside O, S and P about 32 hold addresses, statistics and loop state
- * (declared as a tile, so that the arena shows why 176 keys are the most at d = 128).
+ * (declared as a tile, so that the arena shows why 176 keys are the most at d = 128). In FP8 it is 26 at most: what the shipped
+ * 192 x 160 tiles leave at d = 64.
  *
  * FP8 (§4.4; Fp8Options, fp8.h). Q, K and V are codes with scales; products add in float32. What the kernel does about it, and what it costs:
  *     S = (1/s_Q)(1/s_K) scale Q8 K8ᵀ   the scales ride on the softmax scale: free (with a scale per row two multiplications per score)
  *     P8 = E4M3(2^8 e^(S - m))          the reference is m - 8 ln 2: one addition per row; l carries the 2^8 and cancels it. P <= 256 < 448
  *     O += P8 V8, in units of 1/s_V     with a scale per block, alpha also changes units: one multiplication per row and tile
  *     O = diag(l)^-1 O / s_V            one multiplication per row; then O Jᵀ if V was rotated, before O leaves the registers
- * wgmma takes FP8 operands only with the inner dimension contiguous, which V is not: the producer warpgroup transposes each V tile in shared memory (LDSM, STSM:
- * read once, written once) into a ring of its own. Scales are read into shared memory with their tiles, as numbers, not as operations.
+ * wgmma takes FP8 operands only with the inner dimension contiguous, which V is not: the producer warpgroup transposes each V tile
+ * in shared memory (LDSM, STSM: read once, written once) into a ring of its own. Scales are read into shared memory with their
+ * tiles, as numbers, not as operations; those of neighbouring V blocks may differ by up to 2^127, their quotient being a float.
  *
  * Left out: clusters that share K and V (multicast), the persistent loop over tiles, P through shared memory, the register permutation that
  * FP8's accumulator layout needs between the two products.
@@ -27,7 +29,7 @@
 #include "algorithm.h"
 #include "fp8.h"
 
-enum { STAGES = 2, OVERHEAD_REGISTERS = 30, WARPGROUP = 128 };
+enum { STAGES = 2, OVERHEAD_REGISTERS = 30, FP8_OVERHEAD_REGISTERS = 26, WARPGROUP = 128 };
 
 /* Registers per thread of the producer and of a consumer, by the number of consumers (setmaxnreg in flash-attention, hopper). Four consumers are
  * no shipped configuration. */
@@ -284,12 +286,13 @@ static Consumer new_consumer(Block *b, const Attention *a, uint32_t index, uint3
     c.s = register_tile(b, "S", a->statistic, R, a->Bc);
     c.p = overlap ? register_tile(b, "P", a->shape.dtype, R, a->Bc) : tile_view(c.s, "P", a->shape.dtype, R, a->Bc);
     c.o = register_tile(b, "O", a->statistic, R, d);
-    register_tile(b, "addresses and loop state", ELEMENT_F32, WARPGROUP, OVERHEAD_REGISTERS);
+    const bool fp8 = is_fp8(a->shape.dtype);
+    register_tile(b, "addresses and loop state", ELEMENT_F32, WARPGROUP, fp8 ? FP8_OVERHEAD_REGISTERS : OVERHEAD_REGISTERS);
     c.m = row_vector(b, "m", a->statistic, R);
     c.m_new = row_vector(b, "m_new", a->statistic, R);
     c.l = row_vector(b, "l", a->statistic, R);
     c.alpha = row_vector(b, "alpha", a->statistic, R);
-    if (is_fp8(a->shape.dtype) && a->shape.fp8.scales == SCALE_ROW) c.q_descale = row_vector(b, "1/s_Q", a->statistic, R);
+    if (fp8 && a->shape.fp8.scales == SCALE_ROW) c.q_descale = shared_tile(b, "1/s_Q", ELEMENT_F32, R, 1);
     c.z = keep_tile(b, a, R);
     c.turn = barrier(b, "turn");
     return c;

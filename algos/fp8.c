@@ -88,6 +88,7 @@ bool launch_fp8_prepass(Machine *machine, Attention *a)
                                             {"max_blocks_V", "max_V", "quantise_V"}};
     const Fp8Options *o = &a->shape.fp8;
     if (!attention_quantises(&a->shape) || (!o->prepass && machine->config.mode != MODE_NUMERIC)) return status_ok(machine->status);
+    if (!profile_has(machine->profile, TENSOR_WGMMA)) return status_ok(machine->status);        /* attention itself will say so */
     const bool rotate_qk = o->rotation != ROTATE_NONE, rotate_v = o->rotation == ROTATE_QKV;
     const Prepass passes[3] = {{a, a->Q, &a->q8, a->Br, rotate_qk, o->scales},
                                {a, a->K, &a->k8, a->Bc, rotate_qk, o->scales},

@@ -2,17 +2,19 @@
  *
  *     X J,   J = diag(s) H / sqrt(b),   H_ij = (-1)^popcount(i & j) (Sylvester),  s_i = +-1 at random
  *
- * J is orthogonal: (Q J)(K J)ᵀ = Q Kᵀ, while each element of a row of Q J is a +-1 weighted sum of the whole row, so that one large element
- * is spread over all. Its inverse is the same butterfly with the signs afterwards: X Jᵀ = X H diag(s) / sqrt(b).
+ * J is orthogonal: (Q J)(K J)ᵀ = Q Kᵀ, while each element of a row of Q J is a +-1 weighted sum of the whole row, so that one
+ * large element is spread over all. Its inverse is the same butterfly with the signs afterwards: X Jᵀ = X H diag(s) / sqrt(b).
  *
- * Size. A Sylvester matrix exists for powers of two. For any other d, J is block-diagonal: b is the largest power of two that divides d (at most
- * HADAMARD_MAX_BLOCK), and each run of b columns is transformed on its own, normalised by its own size, sqrt(b). An odd d is only given signs.
+ * Size. A Sylvester matrix exists for powers of two. For any other d, J is block-diagonal: b is the largest power of two that
+ * divides d (at most HADAMARD_MAX_BLOCK), and each run of b columns is transformed on its own, normalised by its own size,
+ * sqrt(b). An odd d is only given signs.
  *
- * Cost: log2 b stages of d additions a row, d log2 b in all (896 at d = 128, where the dense product takes 2 d² = 32,768 operations). The signs
- * and 1/sqrt(b) are not counted: a kernel flips sign bits and folds the factor into the scale of the quantisation.
+ * Cost: log2 b stages of d additions a row, d log2 b in all (896 at d = 128, where the dense product takes 2 d² = 32,768
+ * operations). The signs and 1/sqrt(b) are not counted: a kernel flips sign bits and folds the factor into the scale of the
+ * quantisation.
  *
- * Signs: bit 31 of Philox element i of stream (seed, head), one sequence per head; Q and K of a head, and all query heads that share a K/V head, must use
- * the same. Sums are float32 (or float64), in the order of the stages: the same bits everywhere.
+ * Signs: bit 31 of Philox element i of stream (seed, head), one sequence per head; Q and K of a head, and all query heads that
+ * share a K/V head, must use the same. Sums are float32 (or float64), in the order of the stages: the same bits everywhere.
  *
  * Source: Shah et al. 2024, arXiv:2407.08608, section 3.3 (incoherent processing), after QuIP (arXiv:2307.13304). Lecture §4.4.
  * Left out: Hadamard matrices of other orders (12, 20, 28, ...), which would make J dense for d = 96.

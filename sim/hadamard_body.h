@@ -2,8 +2,8 @@
  *   REAL        float or double
  *   NAMED(x)    x with the precision's suffix
  *
- * A strip of LANES rows is copied into a buffer of its own, one block of columns at a time, so that the stages stay in the nearest cache whatever
- * the distance between columns is; rows are the vector axis.
+ * A strip of LANES rows is copied into a buffer of its own, one block of columns at a time, so that the stages stay in the
+ * nearest cache whatever the distance between columns is; rows are the vector axis.
  */
 
 /* Stage h: columns c and c + h become their sum and difference. */

@@ -1,4 +1,5 @@
-/* keep_loop.h - a word before a short loop of fixed length that is to become vector code. gcc unrolls such a loop before it looks for vectors, and then finds none. */
+/* keep_loop.h - a word before a short loop of fixed length that is to become vector code. gcc unrolls such a loop before it
+ * looks for vectors, and then finds none. */
 #ifndef ATTNLAB_KEEP_LOOP_H
 #define ATTNLAB_KEEP_LOOP_H
 

@@ -1,20 +1,23 @@
 /* mufu_exp2.h - a model of 2^x as the special function unit (MUFU.EX2) computes it: a table and a quadratic.
  *
- *     x = k + f,  f in [0, 1) with 23 binary digits,  f = i/64 + t,  2^f ~ c0[i] + c1[i] t + c2[i] t²,  rounded to 24 digits; k into the exponent field
+ *     x = k + f,  f in [0, 1) with 23 binary digits,  f = i/64 + t,  2^f ~ c0[i] + c1[i] t + c2[i] t², rounded to 24 digits
  *
- * That is the published structure of such units (64 intervals, a squarer, coefficients of some 26, 16 and 10 digits). The coefficients here are our own fit: c0 in units of
- * 2^-25, c1 of 2^-16, c2 of 2^-11, each fitted after the ones behind it had been rounded; c0[0] is 1, so that whole numbers are exact. Results below 2^-126 become 0, as in ex2.approx.ftz.
+ * That is the published structure of such units (64 intervals, a squarer, coefficients of some 26, 16 and 10 digits). The
+ * coefficients here are our own fit: c0 in units of 2^-25, c1 of 2^-16, c2 of 2^-11, each fitted after the ones behind it had
+ * been rounded; c0[0] is 1, so that whole numbers are exact. Results below 2^-126 become 0, as in ex2.approx.ftz.
  *
  *                                       this model       an H200, measured
  *     largest relative error            1.34e-7          1.42e-7
  *     root of the mean square           3.2e-8           5.9e-8
  *     the same as exact after BF16      99.9998 %        99.9996 %
  *
- * So the model is as far off as silicon at most, and half as far on average: its coefficients are not the silicon's, and bits are not to be compared. (tests/test_mufu_exp2.c
- * measures the first column; the second: CUDA micro-benchmark, one card, 2026-11.) What it is for: to show that P, rounded to BF16 or FP8 afterwards, does not see the
+ * So the model is as far off as silicon at most, and half as far on average: its coefficients are not the silicon's, and bits
+ * are not to be compared. (tests/test_mufu_exp2.c measures the first column; the second is
+ * hw_profiles/measured/h200_mufu_exp2.csv.) What it is for: to show that P, rounded to BF16 or FP8 afterwards, does not see the
  * difference between this, an exact exponential and a polynomial (poly_exp.h).
  *
- * Source of the structure: S. F. Oberman and M. Y. Siu, "A High-Performance Area-Efficient Multifunction Interpolator", ARITH-17, 2005. Lecture §4.2, §5.2.
+ * Source of the structure: S. F. Oberman and M. Y. Siu, "A High-Performance Area-Efficient Multifunction Interpolator",
+ * ARITH-17, 2005. Lecture §4.2, §5.2.
  */
 #ifndef ATTNLAB_MUFU_EXP2_H
 #define ATTNLAB_MUFU_EXP2_H

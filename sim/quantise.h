@@ -2,15 +2,18 @@
  *
  *     s = largest / amax,   code = round(s x),   x ~ code / s;    largest: 448 (E4M3), 57344 (E5M2), 127 (INT8)
  *
- * amax is the largest magnitude of what shares the scale s: the whole matrix, a block of consecutive rows, or one row. Codes are kept as float values, which the
- * formats' products then add exactly as a tensor core does; rounding is to nearest, ties to even, once, and saturates.
+ * amax is the largest magnitude of what shares the scale s: the whole matrix, a block of consecutive rows, or one row. Codes
+ * are kept as float values, which the formats' products then add exactly as a tensor core does; rounding is to nearest, ties to
+ * even, once, and saturates.
  *
- * E4M3 is a floating-point format: what is below amax keeps its relative precision (3 bits of mantissa) over four decades, down to amax / 28,672, and only
- * then falls into subnormals. So one large value does not squeeze the others into few levels: that is true of INT8, whose levels are amax / 127 apart.
+ * E4M3 is a floating-point format: what is below amax keeps its relative precision (3 bits of mantissa) over four decades, down
+ * to amax / 28,672, and only then falls into subnormals. So one large value does not squeeze the others into few levels: that
+ * is true of INT8, whose levels are amax / 127 apart.
  *
- * Edge cases, because public code disagrees. An all-zero matrix has s = 1 (no 0/0), and zero codes. s is at most 2^126 and at least 2^-126, so neither it nor 1/s is ever
- * infinite or zero: a matrix whose amax is below 5e-36 (E4M3) loses bits instead. amax is taken over finite values: a NaN stays a NaN in its own place and spoils nothing
- * else; an infinity becomes the largest code of its sign. Whoever wants a NaN refused finds it in Extent.
+ * Edge cases, because public code disagrees. An all-zero matrix has s = 1 (no 0/0), and zero codes. s is at most 2^126 and at
+ * least 2^-126, so neither it nor 1/s is ever infinite or zero: a matrix whose amax is below 5e-36 (E4M3) loses bits instead.
+ * amax is taken over finite values: a NaN stays a NaN in its own place and spoils nothing else; an infinity becomes the largest
+ * code of its sign. Whoever wants a NaN refused finds it in Extent.
  *
  * Lecture §4.4. Source of the scale: Shah et al. 2024, arXiv:2407.08608, section 3.3; Micikevicius et al., arXiv:2209.05433.
  * Left out: power-of-two scales (MX formats), scales by column, delayed scaling (amax of earlier steps).

@@ -1,10 +1,12 @@
-/* test_fp8.c - FlashAttention-3 in FP8, its numbers. Against a second, float64 implementation that shares nothing with the kernel: dense rotation from the definition,
- * the nearest E4M3 code by bisection, attention row by row, P rounded against the running maximum of each key block. What float32 and float64 make different is
- * that now and then a value next to the middle of two codes is rounded to the other one; so the root of the mean squared difference is bounded, and the largest one loosely.
+/* test_fp8.c - FlashAttention-3 in FP8, its numbers. Against a second, float64 implementation that shares nothing with the
+ * kernel: dense rotation from the definition, the nearest E4M3 code by bisection, attention row by row, P rounded against the
+ * running maximum of each key block. What float32 and float64 make different is that now and then a value next to the middle of
+ * two codes is rounded to the other one; so the root of the mean squared difference is bounded, and the largest one loosely.
  *
- * Then: fused and with a pass of its own give the same bits; a mask, ragged tails, grouped heads; rows without keys; NaN behind a mask; field cases 34 (all zero),
- * 38 (a reference that lags) and 39 (a scale per tensor lets the future into the past); rotated V (exercise 8); the scores under rotation; the kernel's error beside that of the
- * whole-row definition (support/fp8_error.h).
+ * Then: fused and with a pass of its own give the same bits; a mask, ragged tails, grouped heads; rows without keys; NaN behind
+ * a mask; field cases 34 (all zero), 38 (a reference that lags) and 39 (a scale per tensor lets the future into the past);
+ * rotated V (exercise 8); the scores under rotation; the kernel's error beside that of the whole-row definition
+ * (support/fp8_error.h).
  */
 /* label: unit, golden, property */
 #include "test.h"
@@ -424,6 +426,24 @@ static void check_study(Context *x)
     check_text(&x->test, status.text, "", "study");
 }
 
+/* Every allocation of the study fails once: an error, and nothing is left. */
+static void check_memory(Context *x)
+{
+    for (uint64_t k = 1, made = k; made >= k; k++) {
+        Status status = {0};
+        Alloc alloc = {.fail_at = k};
+        Fp8Case c;
+        RotationError rotation;
+        double error;
+        const bool ok = fp8_case_init(&c, 1, 8, 8, 8, &alloc, &status) && fp8_rotation_error(&c, &rotation, &status) &&
+                        fp8_kernel_error(&c, &x->unbounded, SCALE_BLOCK, ROTATE_QKV, &error, &status);
+        fp8_case_free(&c);
+        made = alloc.requests;
+        check_true(&x->test, ok == (made < k) && status.code == (ok ? STATUS_OK : STATUS_IO), "the k-th allocation fails: out of memory");
+        check_u64(&x->test, alloc.live_bytes, 0, "and nothing is left");
+    }
+}
+
 /* What is refused. */
 static void check_refusals(Context *x)
 {
@@ -462,6 +482,7 @@ int main(void)
         check_future(&x);
         check_nan(&x);
         check_study(&x);
+        check_memory(&x);
         check_refusals(&x);
     }
     check_text(&x.test, status.text, "", "profile unbounded");

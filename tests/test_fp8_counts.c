@@ -1,6 +1,6 @@
-/* test_fp8_counts.c - FlashAttention-3 in FP8, every count three ways: walk = closed form = brute force, for every granularity of scales, rotation,
- * fused pass and pass of its own, mask, ragged tail and head grouping. Also: counting = computing, all heads = one head multiplied, and the known numbers of
- * lecture §4.4.
+/* test_fp8_counts.c - FlashAttention-3 in FP8, every count three ways: walk = closed form = brute force, for every granularity
+ * of scales, rotation, fused pass and pass of its own, mask, ragged tail and head grouping. Also: counting = computing, all
+ * heads = one head multiplied, and the known numbers of lecture §4.4.
  */
 /* label: closed-form */
 #include "test.h"

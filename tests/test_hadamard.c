@@ -1,6 +1,6 @@
-/* test_hadamard.c - the rotation against its definition: a dense matrix by popcount, for every head dimension up to 160; J Jᵀ = I; dot products and norms stay; both
- * precisions, both directions, ragged rows, distances between columns. Field case 40 (a d that is no power of two must be normalised by the size that
- * is transformed).
+/* test_hadamard.c - the rotation against its definition: a dense matrix by popcount, for every head dimension up to 160; J Jᵀ =
+ * I; dot products and norms stay; both precisions, both directions, ragged rows, distances between columns. Field case 40 (a d
+ * that is no power of two must be normalised by the size that is transformed).
  */
 /* label: unit, property, golden */
 #include "test.h"

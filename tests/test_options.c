@@ -9,6 +9,7 @@ static const ProgramOption options_taken[] = {
     {OPTION_BATCH, NULL},   {OPTION_HEADS, NULL}, {OPTION_KV_HEADS, NULL}, {OPTION_SEQLEN, "1k"},       {OPTION_SEQLEN_K, NULL},
     {OPTION_HEAD_DIM, "64"}, {OPTION_BLOCK_Q, NULL}, {OPTION_MASK, NULL},    {OPTION_WINDOW, NULL},       {OPTION_SCALE, NULL},
     {OPTION_DROPOUT, NULL}, {OPTION_DTYPE, NULL}, {OPTION_MODE, NULL},     {OPTION_DETERMINISTIC, NULL},
+    {OPTION_QUANTISE, "row"}, {OPTION_ROTATE, NULL}, {OPTION_PREPASS, NULL}, {OPTION_STUDY, NULL},
 };
 static const char *const algorithms[] = {"standard", "fa1", "fa1-shipped", "fa2", NULL};
 static const ProgramSpec program = {
@@ -147,6 +148,9 @@ static void test_values(Test *t)
                                                      NULL}, &status);
     check_true(t, last.mask == MASK_NONE, "the last one holds");
     check_true(t, last.format == FORMAT_MARKDOWN, "--format beats the suffix");
+    const Options fp8 = parse((const char *const[]){"fa2", "--quantise", "block", "--rotate=qkv", "--prepass", "fused", "--study", NULL}, &status);
+    check_true(t, fp8.quantise == SCALE_BLOCK && fp8.rotate == ROTATE_QKV && fp8.prepass == OPTION_PREPASS_FUSED && fp8.study, "FP8 choices");
+    check_true(t, none.quantise == SCALE_ROW && none.rotate == ROTATE_NONE && none.prepass == OPTION_PREPASS_KERNEL && !none.study, "their defaults");
     const Options device = parse((const char *const[]){"fa2", "-o", "/dev.d/full", NULL}, &status);
     check_true(t, status_ok(&status) && device.format == FORMAT_TEXT, "no suffix: text");
     const Options help = parse((const char *const[]){"--help", "--nonsense", NULL}, &status);

@@ -15,6 +15,7 @@ typedef struct {
     const Profile *chip;
     MachineConfig config;
     TileSize tiles;             /* {0, 0}: fitting_tiles */
+    bool fp8;                   /* scaled, rotated, by kernels of its own */
 } Plan;
 
 /* What `attn` does with one sweep point. */
@@ -26,6 +27,10 @@ static bool run_all(const Plan *plan, Alloc *alloc, Status *status)
     shape.heads = 4;
     shape.kv_heads = 2;
     shape.mask = MASK_CAUSAL;
+    if (plan->fp8) {
+        shape.dtype = ELEMENT_E4M3;
+        shape.fp8 = (Fp8Options){.scales = SCALE_TENSOR, .rotation = ROTATE_QKV, .prepass = true, .p_log2_scale = 8, .source = ELEMENT_BF16};
+    }
     const RunSetup setup = {.algorithm = plan->algorithm, .profile = plan->chip, .tiles = plan->tiles, .config = plan->config};
     bool ok = attention_run_prepare(&run, &setup, &shape, alloc, status);
     if (ok) attention_random_inputs(&run.attention, &run.machine, 1);
@@ -88,15 +93,26 @@ static void check_algorithm(Test *t, const Algorithm *algorithm, const Profile *
         }
 }
 
+static void check_fp8(Test *t, const Profile *chip)
+{
+    for (int mode = MODE_COUNT; mode <= MODE_NUMERIC; mode++) {
+        const Plan plan = {.algorithm = &algorithm_fa3, .chip = chip, .config = {.mode = (Mode)mode, .l2 = L2_IDEAL}, .fp8 = true};
+        fail_each(t, &plan);
+        limit_bytes(t, &plan);
+    }
+}
+
 int main(void)
 {
     Test t = {0};
     Alloc alloc = {0};
     Status status = {0};
     Profile h100, b200;
-    if (profile_load("h100", &alloc, &h100, &status) && profile_load("b200", &alloc, &b200, &status))
+    if (profile_load("h100", &alloc, &h100, &status) && profile_load("b200", &alloc, &b200, &status)) {
+        check_fp8(&t, &h100);
         for (size_t a = 0; a < algorithm_count(); a++)
             check_algorithm(&t, algorithm_at(a), profile_has(&h100, algorithm_at(a)->instruction) ? &h100 : &b200);
+    }
     check_text(&t, status.text, "", "the profiles");
     check_u64(&t, alloc.live_bytes, 0, "bytes still allocated at the end");
     return test_end(&t, "out_of_memory");

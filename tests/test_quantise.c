@@ -1,6 +1,7 @@
-/* test_quantise.c - scales and codes: against a slow second implementation (the nearest of all codes, by search), for every granularity and format; scale edge cases
- * (zero, tiny, huge, infinite, NaN), and what a scale does to E4M3 and INT8. Field cases 14 (the largest magnitude of [NaN, 1]), 34 (all zero) and 36
- * (E4M3 past its range; the whole table is in test_formats.c).
+/* test_quantise.c - scales and codes: against a slow second implementation (the nearest of all codes, by search), for every
+ * granularity and format; scale edge cases (zero, tiny, huge, infinite, NaN), and what a scale does to E4M3 and INT8. Field
+ * cases 14 (the largest magnitude of [NaN, 1]), 34 (all zero) and 36 (E4M3 past its range; the whole table is in
+ * test_formats.c).
  */
 /* label: unit, property, golden */
 #include "test.h"

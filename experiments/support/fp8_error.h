@@ -1,15 +1,16 @@
-/* fp8_error.h - the error of attention whose operands are rounded to 8 (or 16) bits, on data with outliers. Lecture §4.4, exercise 8, pitfall 7.
+/* fp8_error.h - the error of attention whose operands are rounded to 8 (or 16) bits, on data with outliers. Lecture §4.4,
+ * exercise 8, pitfall 7.
  *
  *     Q, K, V: each N x d, entry = n1 + b 10 n2,  n1, n2 ~ N(0, 1),  b ~ Bernoulli(0.001)       (FlashAttention-3 paper, section 4.3)
  *     S = Q' K'ᵀ / sqrt(d),  P = e^(S - rowmax S),  l = row sums of P,  P' = P in its format,  O = P' V' / l
  *     error = sqrt(mean (O - O_exact)²) over all rows computed; O_exact in float64 from the same data, not rounded
  *
- * ' marks what a recipe rounds. Q' and K' are Q J and K J rounded if the recipe rotates; V' = (V J)' and then O = (...) Jᵀ if it rotates V. The variance of
- * the outliers is 100: their standard deviation is 10. Each format's values are multiplied back by 1/s in float32; products, exponentials
- * and sums are float32 (error 1e-6: none of the numbers here sees it).
+ * ' marks what a recipe rounds. Q' and K' are Q J and K J rounded if the recipe rotates; V' = (V J)' and then O = (...) Jᵀ if
+ * it rotates V. The variance of the outliers is 100: their standard deviation is 10. Each format's values are multiplied back
+ * by 1/s in float32; products, exponentials and sums are float32 (error 1e-6: none of the numbers here sees it).
  *
- * This is the definition of the lecture's script, with the whole row of scores at once; algos/fa3.c is the kernel, which rounds P against the running
- * maximum. s4_4_fp8 shows both.
+ * This is the definition of the lecture's script, with the whole row of scores at once; algos/fa3.c is the kernel, which rounds
+ * P against the running maximum. s4_4_fp8 shows both.
  */
 #ifndef ATTNLAB_FP8_ERROR_H
 #define ATTNLAB_FP8_ERROR_H
@@ -47,7 +48,8 @@ typedef struct {
     float *descale;
 } Fp8Case;
 
-/* Data of (seed, N, d) and the exact O; Q's first `queries` rows do not depend on how many are computed. False: no memory. fp8_case_free is the caller's even then. */
+/* Data of (seed, N, d) and the exact O; Q's first `queries` rows do not depend on how many are computed. False: no memory. fp8_case_free is
+ * the caller's even then. */
 bool fp8_case_init(Fp8Case *c, uint64_t seed, uint32_t N, uint32_t queries, uint32_t d, Alloc *alloc, Status *status);
 void fp8_case_free(Fp8Case *c);
 

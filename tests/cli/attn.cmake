@@ -173,3 +173,16 @@ attn_json(sweep_product 4 head_dim 32,64,32,64 fa2 --seqlen 100,200 --head-dim 3
 attn_json(sweep_heads 2 kv_heads 8,8 fa2 --heads 8,16 --kv-heads 8)
 attn_json(batch_zero 1 batch 0 fa1 --batch 0)
 attn_json(past_2_53 1 batch 1024 fa2 --batch 1k --heads 1k --seqlen 64k --block-q 128 --block-k 128 --l2 none)
+
+# ---- FP8: computed by FlashAttention-3, counted against its formula in every way of rounding ----
+foreach(quantise none tensor block row)
+  foreach(rotate none qk qkv)
+    cli_case(attn_fp8_${quantise}_${rotate} PROGRAM attn
+             ARGS fa3 --dtype fp8 --mode numeric --seqlen 100 --heads 4 --kv-heads 2 --causal --quantise ${quantise} --rotate ${rotate}
+             STDOUT "quantise ${quantise}[^a-z]+rotate ${rotate} .*dtype e4m3.*nonmatmul_ops +[0-9,]+ +[0-9,]+ +ok.*max_abs_O +[0-9.e-]+\n")
+  endforeach()
+endforeach()
+cli_case(attn_fp8_tiles PROGRAM attn ARGS fa3 --dtype fp8 --seqlen 1k --head-dim 64,96,128,192,256
+         STDOUT "block_q 192, block_k 160.*block_q 192, block_k 128.*block_q 128, block_k 224.*block_q 128, block_k 160.*block_q 128, block_k 128")
+cli_case(s4_4_fp8_length_zero PROGRAM s4_4_fp8 ARGS --seqlen 0 EXIT 3 STDERR "--seqlen: 0 keys are not allowed here. expected 1 to 65536")
+attn_case(fp8_needs_wgmma 3 "fa3_forward needs wgmma: a100 has no wgmma" fa3 --dtype fp8 --hw a100)

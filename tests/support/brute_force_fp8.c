@@ -106,7 +106,7 @@ static void read_scales_of_block(Run *run, uint64_t i, Span q)
 {
     Fp8Run *x = fp8_of(run);
     const BruteScales scales = x->f->scales;
-    if (scales == BRUTE_BY_ROW) load(run, &x->q.scale, q, whole(1));
+    if (scales == BRUTE_BY_ROW) load_shared(run, &x->q.scale, q, whole(1));
     if (scales == BRUTE_BY_BLOCK) load_shared(run, &x->q.scale, row(i), whole(1));
     if (scales != BRUTE_BY_TENSOR) return;
     load_shared(run, &x->q.scale, row(0), whole(1));
@@ -125,6 +125,7 @@ static void read_scales_of_tile(Run *run, uint64_t j, Span q, Span k)
         return;
     }
     load_shared(run, &x->k.scale, k, whole(1));
+    for (uint64_t r = q.first; r < q.end; r++) run->n->smem_thread_bytes += 4;
     for (uint64_t warpgroup = q.first; warpgroup < q.end; warpgroup += 64)
         for (uint64_t c = k.first; c < k.end; c++) run->n->smem_thread_bytes += 4;
 }

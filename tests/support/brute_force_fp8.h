@@ -1,5 +1,6 @@
-/* brute_force_fp8.h - FlashAttention-3 with FP8 operands, element by element: see brute_force.h. Every addition of a butterfly, every scale and
- * every byte of the pass that rounds the operands is an increment of its own. */
+/* brute_force_fp8.h - FlashAttention-3 with FP8 operands, element by element: see brute_force.h. Every addition of a butterfly,
+ * every scale and every byte of the pass that rounds the operands is an increment of its own.
+ */
 #ifndef ATTNLAB_BRUTE_FORCE_FP8_H
 #define ATTNLAB_BRUTE_FORCE_FP8_H
 
