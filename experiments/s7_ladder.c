@@ -462,19 +462,21 @@ static bool judge_claims(const Context *context, Report *report, const Profile *
 
 static bool run(Context *context, Report *report)
 {
-    Profile a100, h100, b200;
+    Profile a100, h100, h200, b200;
     const Options *o = context->options;
     if (!profile_load("a100", context->alloc, &a100, context->status) ||
         !profile_load("h100", context->alloc, &h100, context->status) ||
+        !profile_load("h200", context->alloc, &h200, context->status) ||
         !profile_load("b200", context->alloc, &b200, context->status))
         return false;
     const bool one = o->given[OPTION_HW] || o->operand != NULL;
-    const Profile *const all[] = {&a100, &h100, &b200}, *const given[] = {context->hw};
-    report_param_text(report, "hw", one ? context->hw->name : "a100, h100, b200");
+    const Profile *const all[] = {&a100, &h100, &h200, &b200}, *const given[] = {context->hw};
+    report_param_text(report, "hw", one ? context->hw->name : "a100, h100, h200, b200");
     report_param_count(report, "batch", options_point(o, 0).batch);
     report_param_count(report, "heads", options_point(o, 0).heads);
     report_param_text(report, "mask", option_choice(OPTION_MASK, (int)o->mask));
-    return add_ladders(context, report, one ? given : all, one ? 1 : 3) && judge_claims(context, report, &a100, &h100, &b200);
+    return add_ladders(context, report, one ? given : all, one ? 1 : sizeof all / sizeof all[0]) &&
+           judge_claims(context, report, &a100, &h100, &b200);
 }
 
 const Experiment experiment_s7_ladder = {
