@@ -209,9 +209,7 @@ static bool add_chains(const Context *context, Report *report, const Profile *h1
     table_note(table,
                "one block per SM. The last step of each chain is a gain of the block schedule (s4_5_scheduling), not of the "
                "kernel.");
-    table_note(table,
-               "In the model warpgroups take turns by themselves, so barriers can only cost (s4_3_pingpong); the real scheduler "
-               "promises no order.");
+    table_note(table, "What barriers do in the model and on the chip: s4_3_pingpong.");
     return true;
 }
 
