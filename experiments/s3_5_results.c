@@ -2,9 +2,8 @@
  *
  * Nobody computes a measured speed: the lecture's numbers stay cited. What can be computed is whether they agree with one another
  * (a share is a quotient), with the bars that the paper prints (Dao 2023, Figure 5), and with a model of the same kernel on the
- * same chip. The model is the one of `attn --mode time`: units of an SM, streams, blocks on SMs, bandwidth; none of its constants
- * is fitted to these bars. Its error is printed in every row. What it leaves out makes it too fast: mma.sync kernels wait for
- * themselves in ways that have no unit here.
+ * same chip, the one of `attn --mode time`: units of an SM, streams, blocks on SMs, bandwidth. The model's error is printed in
+ * every row; what it leaves out is in the README.
  */
 #include "support/experiment.h"
 #include "support/published_rows.h"

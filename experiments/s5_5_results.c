@@ -97,9 +97,7 @@ static bool add_bars(const Context *context, Report *report, Results *r)
     Status *status = context->status;
     Table *table = report_table(report, &forward_table);
     if (!published_rows(table, FA4_FIGURE_4, &shipped, &r->b200, &r->forward, alloc, status)) return false;
-    table_note(table,
-               "Mean absolute error: %.0f %%. The model's clock is the profile's; at 1000 W a B200 does not hold it under "
-               "full load.",
+    table_note(table, "Mean absolute error: %.0f %%. At 1000 W a B200 does not hold its highest clock under full load.",
                mean_absolute(&r->forward));
     table = report_table(report, &plain_table);
     if (!published_rows(table, FA4_FIGURE_4, &plain, &r->b200, &r->plain, alloc, status)) return false;

@@ -87,7 +87,7 @@ static const Column ladder_columns[] = {
     {"exp", "%", "MUFU busy"},
     {"bound by", "", "what binds in the model; or the instruction that the chip lacks"},
     {"speed", "TFLOP/s", "4 batch heads N^2 d over the time, half of it if causal"},
-    {"gain", "x", "over the rung before"},
+    {"gain", "x", "time of the rung before over this one's"},
 };
 enum { LADDER_COLUMNS = sizeof ladder_columns / sizeof ladder_columns[0] };
 static const TableSpec ladder_table = {"ladder", "The ladder", ladder_columns, LADDER_COLUMNS};
@@ -168,10 +168,10 @@ static void run_row(Table *table, const Ladder *ladder, int rung)
     cell_decimals(table, share(run->busy[UNIT_MUFU], run, ladder->chip), 0);
     cell_text(table, run->bound);
     cell_significant(table, run->tflops, 3);
-    if (before < 0 || run->cycles == 0)
+    if (before < 0 || run->microseconds <= 0)
         cell_empty(table);
     else
-        cell_decimals(table, (double)ladder->runs[before].cycles / (double)run->cycles, 2);
+        cell_decimals(table, ladder->runs[before].microseconds / run->microseconds, 2);
 }
 
 static void add_rows(Table *table, const Options *o, const Ladder *ladder)
@@ -239,7 +239,7 @@ static void add_lines(Table *picture, const Ladder *ladder)
             removed(text, sizeof text, ladder, r, &ladder->runs[before], now);
             picture_line(picture, "  %-21s removed %s", rungs[r].name, text);
             picture_line(picture, "  %-21s now bound by %s: %.2f times as fast", "", now->bound,
-                         now->cycles > 0 ? (double)ladder->runs[before].cycles / (double)now->cycles : 0);
+                         now->microseconds > 0 ? ladder->runs[before].microseconds / now->microseconds : 0);
         }
     }
 }
@@ -462,19 +462,21 @@ static bool judge_claims(const Context *context, Report *report, const Profile *
 
 static bool run(Context *context, Report *report)
 {
-    Profile a100, h100, b200;
+    Profile a100, h100, h200, b200;
     const Options *o = context->options;
     if (!profile_load("a100", context->alloc, &a100, context->status) ||
         !profile_load("h100", context->alloc, &h100, context->status) ||
+        !profile_load("h200", context->alloc, &h200, context->status) ||
         !profile_load("b200", context->alloc, &b200, context->status))
         return false;
     const bool one = o->given[OPTION_HW] || o->operand != NULL;
-    const Profile *const all[] = {&a100, &h100, &b200}, *const given[] = {context->hw};
-    report_param_text(report, "hw", one ? context->hw->name : "a100, h100, b200");
+    const Profile *const all[] = {&a100, &h100, &h200, &b200}, *const given[] = {context->hw};
+    report_param_text(report, "hw", one ? context->hw->name : "a100, h100, h200, b200");
     report_param_count(report, "batch", options_point(o, 0).batch);
     report_param_count(report, "heads", options_point(o, 0).heads);
     report_param_text(report, "mask", option_choice(OPTION_MASK, (int)o->mask));
-    return add_ladders(context, report, one ? given : all, one ? 1 : 3) && judge_claims(context, report, &a100, &h100, &b200);
+    return add_ladders(context, report, one ? given : all, one ? 1 : sizeof all / sizeof all[0]) &&
+           judge_claims(context, report, &a100, &h100, &b200);
 }
 
 const Experiment experiment_s7_ladder = {
