@@ -1,5 +1,6 @@
 /* launch_time.c - see launch_time.h. */
 #include "launch_time.h"
+#include "bandwidth.h"
 #include "checked.h"
 #include "chip_schedule.h"
 #include "timeline.h"
@@ -162,7 +163,8 @@ static uint64_t bandwidth_cycles(uint64_t bytes, uint64_t bytes_per_second, uint
     return seconds * clock_hz + ceil_div(rest / 1000 * (clock_hz / 1000), max_u64(bytes_per_second / 1000000, 1));
 }
 
-static void memory_times(const Machine *machine, LaunchRecord *record)
+/* What the launch's bytes take; HBM, whose clock is its own, in nanoseconds as well. */
+static uint64_t memory_times(const Machine *machine, LaunchRecord *record)
 {
     uint64_t l2 = 0, hbm = 0;
     for (uint32_t i = 0; i < record->row_count; i++) {
@@ -173,7 +175,9 @@ static void memory_times(const Machine *machine, LaunchRecord *record)
     }
     const Profile *p = machine->profile;
     record->time.l2_cycles = bandwidth_cycles(l2, p->l2_bytes_per_second_per_chip, p->tensor_clock_hz);
-    record->time.hbm_cycles = bandwidth_cycles(hbm, p->hbm_sustained_bytes_per_second_per_chip, p->tensor_clock_hz);
+    const uint64_t nanoseconds = hbm_nanoseconds(p, hbm, min_u64(record->blocks, p->sm_count));
+    record->time.hbm_cycles = nanoseconds / 1000 * (p->tensor_clock_hz / 1000000) + nanoseconds % 1000 * (p->tensor_clock_hz / 1000000) / 1000;
+    return nanoseconds;
 }
 
 /* All blocks of the launch, head by head, on the SMs. A block's work is its time alone; while k are resident a cycle of work takes longer, by
@@ -270,10 +274,11 @@ bool time_launch(Machine *machine, const Kernel *kernel, Grid grid, const void *
               find_classes(&t, works, class_of);
     if (ok && time_classes(&t)) {
         record->time.blocks_per_sm = t.resident;
-        memory_times(machine, record);
+        const uint64_t hbm = memory_times(machine, record);
         ok = schedule_blocks(&t, class_of, record);
         name_bound(&t, &record->time);
-        record->time.nanoseconds = nanoseconds_of(machine->profile, record->time.cycles, multiplying_cycles(machine->profile, record->counts.matmul_flops));
+        const uint64_t cycles = max_u64(record->time.sm_cycles, record->time.l2_cycles);
+        record->time.nanoseconds = max_u64(hbm, nanoseconds_of(machine->profile, cycles, multiplying_cycles(machine->profile, record->counts.matmul_flops)));
     } else {
         ok = false;
     }

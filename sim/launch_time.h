@@ -4,7 +4,9 @@
  * copies as an SM holds. A causal launch has blocks of every length: as soon as two more tiles add the same cycles four times in a
  * row, the others follow by that step (tests compare with the full simulation). The blocks then go to the SMs in launch order
  * (chip_schedule.h), and the launch ends no earlier than its bytes can be moved at the chip's L2 and HBM bandwidth.
- * Left out: the launch itself, bandwidth that grows with the SMs that ask, L2 misses (the HBM bytes are those of the ledger).
+ * Blocks on all SMs share L2's bandwidth; those on a few draw the part of HBM's that bandwidth.h gives. Cycles become nanoseconds at the clock that
+ * the power limit leaves: the more the tensor cores multiply, the lower it is.
+ * Left out: L2 misses (the HBM bytes are those of the ledger), and the launch itself (machine_nanoseconds adds one).
  */
 #ifndef ATTNLAB_LAUNCH_TIME_H
 #define ATTNLAB_LAUNCH_TIME_H
