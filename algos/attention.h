@@ -100,6 +100,8 @@ typedef struct {
     uint32_t poly_sixteenths;   /* of 16 columns, those whose exponential is a polynomial on the multiply-add units (0 to 16) */
     bool conditional;           /* O and l are rescaled only where a row's maximum has grown by more than 2^threshold */
     double threshold;           /* log2, after the scale; the kernel's is 8 */
+    uint32_t decision_rows;     /* rows of a query tile that decide together: 1, a warp's 32, ...; 0: 32, as shipped; UINT32_MAX: all */
+    bool bf16_weights;          /* P is rounded to BF16 for the product with V, whatever the inputs are (a study; no chip mixes them) */
     uint32_t rescale_ppm;       /* without data: millionths of the key blocks that rescale; the first always does */
 } Fa4Options;
 

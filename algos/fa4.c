@@ -20,7 +20,7 @@
  */
 #include "algorithm.h"
 
-enum { TILES = 2, STAGES = 3, LANES = 128, WARPGROUP = 128 };
+enum { TILES = 2, STAGES = 3, LANES = 128, WARPGROUP = 128, WARP = 32 };
 /* Per thread: 8 x 192 + 4 x 80 + 4 x 48 are the 128 on average that 16 warps can have. */
 enum { WARPS = 16, REGISTERS = 128, CORRECTION_REGISTERS = 80, OTHER_REGISTERS = 48, OVERHEAD_REGISTERS = 30 };
 
@@ -96,7 +96,8 @@ static uint64_t rescale_period(uint64_t share)
 static bool new_reference(const Fa4 *f, const QueryTile *t, uint64_t j)
 {
     const Fa4Options *o = &f->a->fa4;
-    if (o->conditional) return row_max_lagging(t->softmax, t->m_new, t->m, t->s, o->threshold * LN_2, assumed_to_rescale(f, j));
+    const uint32_t group = o->decision_rows == 0 ? WARP : o->decision_rows;
+    if (o->conditional) return row_max_lagging(t->softmax, t->m_new, t->m, t->s, o->threshold * LN_2, group, assumed_to_rescale(f, j));
     row_max(t->softmax, t->m_new, t->m, t->s);
     return true;
 }
@@ -159,7 +160,7 @@ static QueryTile new_tile(Block *b, const Attention *a, uint32_t index, uint64_t
     t.q = shared_tile(b, "Q", a->shape.dtype, R, d);
     t.out = shared_tile(b, "O out", a->shape.dtype, R, d);
     t.s = tensor_memory_tile(b, "S", a->statistic, R, a->Bc);
-    t.p = tile_view(t.s, "P", a->shape.dtype, R, a->Bc);
+    t.p = tile_view(t.s, "P", a->fa4.bf16_weights ? ELEMENT_BF16 : a->shape.dtype, R, a->Bc);
     t.o = tensor_memory_tile(b, "O", a->statistic, R, d);
     register_tile(b, "a row of S per thread", a->statistic, R, a->Bc);
     register_tile(b, "addresses and loop state", ELEMENT_F32, WARPGROUP, OVERHEAD_REGISTERS);

@@ -9,6 +9,7 @@
  * Without --block-q, --block-k or --sram the tiles are the real kernel's, made smaller where they do not fit.
  */
 #include "support/experiment.h"
+#include "support/timed_run.h"
 #include "support/timeline_view.h"
 
 #include "algos/decode.h"
@@ -51,9 +52,10 @@ static const Column param_columns[] = {
     {"seed", "", "of the random inputs (numeric mode)"},
     {"threshold", "", "log2 growth of a row maximum that its reference lets pass; none: rescaled at every key block"},
     {"poly_share", "", "of the exponentials, by polynomial"},
-    {"rescaled", "%", "rows x key blocks at which l and O were rescaled"},
+    {"rescaled", "%", "rows x key blocks at which l and O were rescaled: all rows of a query tile when one of its decisions says so"},
+    {"decided", "%", "decisions (--rescale-rows rows x key blocks) to rescale; equals rescaled without data"},
 };
-enum { PARAM_COLUMNS = sizeof param_columns / sizeof param_columns[0], FA4_COLUMNS = 3 };
+enum { PARAM_COLUMNS = sizeof param_columns / sizeof param_columns[0], FA4_COLUMNS = 4 };
 static const TableSpec params_spec = {"params", "Parameters", param_columns, PARAM_COLUMNS - FA4_COLUMNS};
 static const TableSpec fa4_params_spec = {"params", "Parameters", param_columns, PARAM_COLUMNS};
 
@@ -182,7 +184,7 @@ static bool fp8_options(const Options *o, const Algorithm *algorithm, Fp8Options
 /* FlashAttention-4's options: what they are for, and what no other run takes. */
 static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options *fa4, Status *status)
 {
-    static const OptionId ids[] = {OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE};
+    static const OptionId ids[] = {OPTION_THRESHOLD, OPTION_RESCALE_ROWS, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE};
     const bool forward = o->pass == OPTION_PASS_FWD, numeric = o->mode == OPTION_MODE_NUMERIC;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         if (o->given[ids[i]] && (algorithm != &algorithm_fa4 || !forward))
@@ -193,12 +195,15 @@ static bool fa4_options(const Options *o, const Algorithm *algorithm, Fa4Options
                            option_choice(OPTION_MODE, (int)o->mode));
     if (o->given[OPTION_RESCALE_SHARE] && numeric)
         return status_fail(status, STATUS_USAGE, "--rescale-share: not allowed with --mode numeric, where the data decides; give --threshold");
+    if (o->given[OPTION_RESCALE_ROWS] && !o->given[OPTION_THRESHOLD])
+        return status_fail(status, STATUS_USAGE, "--rescale-rows: not allowed without --threshold, on which they decide");
     const double sixteenths = o->poly_share * 16;
     if (sixteenths != floor(sixteenths))
         return status_fail(status, STATUS_USAGE, "--poly-share: '%g' is not allowed; expected a multiple of 1/16 = 0.0625", o->poly_share);
     fa4->poly_sixteenths = (uint32_t)sixteenths;
     fa4->conditional = o->given[OPTION_THRESHOLD] || o->given[OPTION_RESCALE_SHARE];
     fa4->threshold = o->threshold;
+    fa4->decision_rows = (uint32_t)o->rescale_rows;
     fa4->rescale_ppm = (uint32_t)lround(o->rescale_share * 1e6);
     return true;
 }
@@ -247,13 +252,19 @@ static MachineConfig machine_config(const Options *o)
 
 static void write_fa4_params(Table *t, const Options *o, const AttentionRun *ran)
 {
-    uint64_t rescaled = 0;
-    for (uint32_t i = 0; i < ran->machine.launch_count; i++) rescaled += ran->machine.launches[i].counts.elements[OP_ROWS_EXP_DIFFERENCE];
+    uint64_t rescaled = 0, moved = 0, kept = 0;
+    for (uint32_t i = 0; i < ran->machine.launch_count; i++) {
+        const Counts *counts = &ran->machine.launches[i].counts;
+        rescaled += counts->elements[OP_ROWS_EXP_DIFFERENCE];
+        moved += counts->references_moved;
+        kept += counts->references_kept;
+    }
     const double all = (double)(rescaled + ran->problem.kept_references);
     if (o->given[OPTION_THRESHOLD]) cell_significant(t, o->threshold, 6);
     else cell_text(t, "none");
     cell_significant(t, o->poly_share, 6);
     cell_significant(t, all > 0 ? 100.0 * (double)rescaled / all : 0.0, 4);
+    cell_significant(t, moved + kept > 0 ? 100.0 * (double)moved / (double)(moved + kept) : all > 0 ? 100.0 : 0.0, 4);
 }
 
 static void write_params(Report *report, Run *run, const Context *cx, const AttentionRun *ran)
@@ -390,25 +401,18 @@ static bool write_l2(Report *report, Table **table, const AttentionRun *ran, boo
     return true;
 }
 
-/* Launches follow one another: cycles and busy times add up. Three digits: more would promise too much. */
-static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, uint64_t convention)
+/* Three digits: more would promise too much. */
+static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, bool backward)
 {
-    LaunchTime sum = {0};
-    const LaunchTime *longest = &sum;
-    for (uint32_t i = 0; i < ran->machine.launch_count; i++) {
-        const LaunchTime *time = &ran->machine.launches[i].time;
-        sum.cycles += time->cycles;
-        for (int unit = 0; unit < UNIT_KINDS; unit++) sum.busy[unit] += time->busy[unit];
-        if (i == 0 || time->cycles > longest->cycles) longest = time;
-    }
-    const double microseconds = (double)machine_nanoseconds(&ran->machine) / 1e3;
+    TimedRun sum;
+    if (!timed_run_sum(&sum, ran, backward, report->status)) return;
     Table *t = run->time = run_table(report, &time_spec);
     table_row(t);
     cell_count(t, sum.cycles);
-    cell_significant(t, microseconds, 3);
-    cell_significant(t, sum.cycles > 0 ? (double)convention / microseconds * 1e-6 : 0.0, 3);
-    cell_text(t, longest->bound);
-    cell_count(t, longest->blocks_per_sm);
+    cell_significant(t, sum.microseconds, 3);
+    cell_significant(t, sum.tflops, 3);
+    cell_text(t, sum.bound);
+    cell_count(t, sum.blocks_per_sm);
     for (int unit = 0; unit < UNIT_KINDS; unit++) {
         const double whole = (double)sum.cycles * (double)hw->sm_count;
         cell_significant(t, whole > 0 ? 100.0 * (double)sum.busy[unit] / whole : 0.0, 3);
@@ -442,13 +446,6 @@ static bool write_backward_error(Report *report, Run *run, const Attention *atte
 
 /* --------------------------------------------------------------------------------------------------------------- the program */
 
-/* Both passes by the benchmark convention: the backward counts two and a half forwards. */
-static uint64_t convention_flops(const AttentionRun *ran, bool backward, Status *status)
-{
-    const uint64_t forward = matmul_flops_convention(&ran->problem, ran->attention.shape.mask != MASK_NONE, status);
-    return backward ? checked_mul(forward, 5, "matmul_flops_convention", status) / 2 : forward;
-}
-
 /* The oracle takes one row at a time: it is what a numeric run waits for. */
 static bool oracle_is_quick(const AttentionRun *ran, Status *status)
 {
@@ -464,13 +461,13 @@ static bool write_run(const Context *cx, Report *report, Table **l2, AttentionRu
     attention_random_inputs(&ran->attention, &ran->machine, cx->options->seed);
     if ((!backward || numeric) && !attention_run_forward(ran)) return false;
     if (backward && !attention_run_backward(ran)) return false;
-    const uint64_t convention = convention_flops(ran, backward, cx->status);
+    const uint64_t convention = run_convention_flops(ran, backward, cx->status);
     Run *run = report_run(report);
     write_params(report, run, cx, ran);
     write_ledger(report, run, &ran->machine);
     if (!write_totals(report, run, ran, backward, convention)) return false;
     if (ran->setup.config.l2 == L2_SIMULATED && !write_l2(report, l2, ran, backward)) return false;
-    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, convention);
+    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, backward);
     if (!numeric) return true;
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }
@@ -604,7 +601,7 @@ static const ProgramOption options[] = {
     {OPTION_MASK, "none"},  {OPTION_PACKING, "one-query"}, {OPTION_MERGE, "sequential"},
     {OPTION_WINDOW, NULL},  {OPTION_SCALE, NULL},   {OPTION_DTYPE, "bf16"},  {OPTION_PASS, "fwd"},   {OPTION_MODE, "count"},
     {OPTION_L2, "ideal"},   {OPTION_DROPOUT, "0"},  {OPTION_DETERMINISTIC, NULL},
-    {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
+    {OPTION_THRESHOLD, NULL}, {OPTION_RESCALE_ROWS, "32"}, {OPTION_RESCALE_SHARE, NULL}, {OPTION_POLY_SHARE, "0"},
     {OPTION_QUANTISE, "tensor"}, {OPTION_ROTATE, "none"}, {OPTION_PREPASS, "kernel"},
     {OPTION_GANTT, NULL},   {OPTION_TRACE, NULL},
 };

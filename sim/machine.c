@@ -346,6 +346,8 @@ static void multiply_counts(Counts *counts, uint64_t heads, Status *status)
         counts->elements[kind] = checked_mul(counts->elements[kind], heads, operation_name((Operation)kind), status);
     counts->matmul_flops = checked_mul(counts->matmul_flops, heads, "matmul_flops", status);
     counts->matmul_flops_hidden = checked_mul(counts->matmul_flops_hidden, heads, "matmul_flops_hidden", status);
+    counts->references_moved = checked_mul(counts->references_moved, heads, "references_moved", status);
+    counts->references_kept = checked_mul(counts->references_kept, heads, "references_kept", status);
     counts->smem_operand_bytes = checked_mul(counts->smem_operand_bytes, heads, "smem_operand_bytes", status);
     counts->smem_thread_bytes = checked_mul(counts->smem_thread_bytes, heads, "smem_thread_bytes", status);
     counts->smem_copy_bytes = checked_mul(counts->smem_copy_bytes, heads, "smem_copy_bytes", status);

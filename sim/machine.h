@@ -64,6 +64,7 @@ typedef struct {
     uint64_t elements[OPERATION_KINDS]; /* elements of the tiles that each kind of operation worked on; of OP_LOAD, OP_STORE and OP_ATOMIC_ADD: calls */
     uint64_t matmul_flops;              /* 2 M N K on the live rows and columns of executed tiles */
     uint64_t matmul_flops_hidden;       /* of them, those of (query, key) pairs that a mask hides */
+    uint64_t references_moved, references_kept; /* groups of rows that row_max_lagging gave a new reference, and that it left theirs */
     uint64_t smem_operand_bytes;        /* shared memory read by tensor-core instructions */
     uint64_t smem_thread_bytes;         /* read and written by threads */
     uint64_t smem_copy_bytes;           /* written and read by copies between L2 and shared memory */

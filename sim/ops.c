@@ -503,13 +503,16 @@ void row_max_fully(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x)
     report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
 }
 
-bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, bool assumed)
+bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, uint32_t group, bool assumed)
 {
     if (!begin_row_max(w, m_new, m_old, x)) return assumed;
-    bool moved = assumed;
-    if (math_of(w) != NULL && alive(w)) moved = math_of(w)->row_max_lagging(matrix(m_new), matrix(m_old), matrix(x), threshold);
+    const uint64_t groups = ceil_div(x->rows, group);
+    uint64_t moved = assumed ? groups : 0;
+    if (math_of(w) != NULL && alive(w)) moved = math_of(w)->row_max_lagging(matrix(m_new), matrix(m_old), matrix(x), threshold, group);
+    op_count(w, &w->block->counts.references_moved, moved);
+    op_count(w, &w->block->counts.references_kept, groups - moved);
     report(w, OP_ROW_MAX, m_new, m_old, x, NULL);
-    return moved;
+    return moved > 0;
 }
 
 void exp_rows_fully(Stream *w, Tile *p, const Tile *x, const Rows *m)

@@ -75,10 +75,11 @@ static inline void convert(Stream *w, Tile *y, const Tile *x);                  
 void convert_part(Stream *w, Tile *y, const Tile *x, uint32_t row, uint32_t col);
 
 static inline void row_max(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x);         /* m_new = max(m_old, row maxima) [1 per element] */
-/* row_max with FlashAttention-4's conditional rescaling: 32 rows (a warp) keep m_old until one of them has grown by more than `threshold`
- * (natural log). Returns whether m_new differs from m_old anywhere: only then l and O need rescaling. That depends on the data: a machine
- * that only counts returns `assumed`. [1 per element] */
-bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, bool assumed);
+/* row_max with FlashAttention-4's conditional rescaling: `group` consecutive rows (at least 1; a warp: 32) keep m_old until one of them has
+ * grown by more than `threshold` (natural log), then all of them take their maxima; none ever falls. Returns whether m_new differs from
+ * m_old anywhere: only then l and O need rescaling. That depends on the data: a machine that only counts returns `assumed`, for every
+ * group. Counts the groups that moved and those that did not. [1 per element] */
+bool row_max_lagging(Stream *w, Rows *m_new, const Rows *m_old, const Tile *x, double threshold, uint32_t group, bool assumed);
 /* P = e^(X - m) [2 per element]; w->poly_sixteenths of 16 columns by a polynomial on the multiply-add units instead of MUFU (poly_exp.h) */
 static inline void exp_rows(Stream *w, Tile *p, const Tile *x, const Rows *m);
 static inline void row_sum(Stream *w, Rows *l, const Tile *x);                                /* l = row sums          [1 per element] */

@@ -51,8 +51,9 @@ typedef struct {
 
     /* Per-row operations; m, l, alpha, ... are rows x 1. */
     void (*row_max)(Matrix m_new, Matrix m_old, Matrix x);          /* m_new = max(m_old, max over columns); NaN elements are passed over */
-    /* The same, but a group of 32 rows keeps m_old while none of its rows has grown by more than threshold. Whether some group moved. */
-    bool (*row_max_lagging)(Matrix m_new, Matrix m_old, Matrix x, double threshold);
+    /* The same, but a group of consecutive rows (at least one) keeps m_old while none of its rows has grown by more than threshold. How many
+     * groups moved. */
+    uint32_t (*row_max_lagging)(Matrix m_new, Matrix m_old, Matrix x, double threshold, uint32_t group);
     void (*row_sum)(Matrix l, Matrix alpha, Matrix x);              /* l = alpha l + sum over columns; alpha.data NULL: l = sum */
     void (*exp_rows)(Matrix y, Matrix x, Matrix m);                 /* y = exp(x - m); a row with m = -inf takes 0 as its reference */
     void (*exp_rows_mixed)(Matrix y, Matrix x, Matrix m, uint32_t sixteenths); /* the same, by a polynomial in the first of each 16 columns */

@@ -229,21 +229,22 @@ static void exp_rows_mixed(Matrix y, Matrix x, Matrix m, uint32_t sixteenths)
     }
 }
 
-static bool row_max_lagging(Matrix m_new, Matrix m_old, Matrix x, double threshold)
+static uint32_t row_max_lagging(Matrix m_new, Matrix m_old, Matrix x, double threshold, uint32_t group)
 {
     REAL *fresh = column(m_new, 0);
     const REAL *old = column(m_old, 0);
-    bool any = false;
+    uint32_t moved = 0;
     row_max(m_new, m_old, x);
-    for (uint32_t row = 0; row < x.rows; row += MR) {
-        const uint32_t end = x.rows - row < MR ? x.rows : row + MR;
+    for (uint32_t row = 0; row < x.rows; row += group) {
+        const uint32_t end = x.rows - row < group ? x.rows : row + group;
         bool moves = false;
         for (uint32_t r = row; r < end; r++)
             if (fresh[r] > old[r] && (old[r] == (REAL)-INFINITY || fresh[r] - old[r] > (REAL)threshold)) moves = true;
         for (uint32_t r = row; r < end && !moves; r++) fresh[r] = old[r];
-        any = any || moves;
+        moved += moves;
+        if (end == x.rows) break;               /* row + group might leave 32 bits */
     }
-    return any;
+    return moved;
 }
 
 static void exp_difference(Matrix alpha, Matrix m_old, Matrix m_new)

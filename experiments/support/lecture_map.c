@@ -87,8 +87,8 @@ static const Place lost_tables[] = {
     {"T8", "4.2", "cycles of exp and of the matrix products of a tile", "s4_2_exp_cycles", "ratio", ""},
     {"T9", "4.3", "tensor cores and MUFU in use, by order of execution", "s4_3_pingpong", "schedules", ""},
     {"T10", "4.4", "error of FP8 attention by quantisation and rotation", "s4_4_fp8", "errors", ""},
-    {"T11", "5.2", "polynomials for 2^x: error by degree, in float32 and BF16", "s5_2_poly_exp", NULL, ""},
-    {"T12", "5.3", "rescaled blocks and error by threshold", "s5_3_rescale_threshold", NULL, ""},
+    {"T11", "5.2", "polynomials for 2^x: error by degree, in float32 and BF16", "s5_2_poly_exp", "accuracy", ""},
+    {"T12", "5.3", "rescaled blocks and error by threshold", "s5_3_rescale_threshold", "thresholds", ""},
 };
 
 static const Place script_parts[] = {
@@ -116,8 +116,8 @@ static const Place script_parts[] = {
     {"05-1", "4.2", "cycles of exp beside those of the matrix products", "s4_2_exp_cycles", "ratio", ""},
     {"05-2", "4.3", "a scheduling model of ping-pong and of the pipeline", "s4_3_pingpong", "schedules", ""},
     {"05-3", "4.4", "FP8 error with outliers, with and without rotation", "s4_4_fp8", "errors", "8 (7)"},
-    {"05-4", "5.2", "minimax polynomials for 2^x", "s5_2_poly_exp", NULL, ""},
-    {"05-5", "5.3", "rescaling only when the maximum grew by more than a threshold", "s5_3_rescale_threshold", NULL, ""},
+    {"05-4", "5.2", "minimax polynomials for 2^x", "s5_2_poly_exp", "accuracy", ""},
+    {"05-5", "5.3", "rescaling only when the maximum grew by more than a threshold", "s5_3_rescale_threshold", "thresholds", ""},
 };
 
 /* ---------------------------------------------------------------------------------------------------------------- its report */

@@ -110,6 +110,9 @@ static const OptionSpec specs[OPTION_COUNT] = {
     [OPTION_THRESHOLD] = {.name = "--threshold", .kind = KIND_REAL, .argument = "T", .absent = "rescale at every key block",
         .offset = offsetof(Options, threshold), .real_low = 0, .real_high = 1e6,
         .meaning = "fa4: rescale only when the maximum grew by more than T (log2), in numeric mode"},
+    [OPTION_RESCALE_ROWS] = {.name = "--rescale-rows", .kind = KIND_COUNT, .argument = "N", .initial = "32",
+        .offset = offsetof(Options, rescale_rows), .low = 1, .high = 128,
+        .meaning = "fa4 with --threshold: rows that decide together; 32: a warp, as shipped"},
     [OPTION_RESCALE_SHARE] = {.name = "--rescale-share", .kind = KIND_REAL, .argument = "X", .absent = "all",
         .offset = offsetof(Options, rescale_share), .real_low = 0, .real_high = 1,
         .meaning = "fa4: share of key blocks that rescale, in count and time mode"},
@@ -134,6 +137,8 @@ static const OptionSpec specs[OPTION_COUNT] = {
         .offset = offsetof(Options, gantt), .meaning = "draw the timeline in characters"},
     [OPTION_TRACE] = {.name = "--trace", .kind = KIND_WORD, .argument = "FILE", .absent = "none",
         .offset = offsetof(Options, trace), .meaning = "write the timeline as trace events (Perfetto)"},
+    [OPTION_SEEDS] = {.name = "--seeds", .kind = KIND_COUNT, .argument = "N", .initial = "1",
+        .offset = offsetof(Options, seeds), .low = 1, .high = 1000, .meaning = "seeds from --seed on, of which mean and spread are shown"},
     [OPTION_SKIP_TIMED] = {.name = "--skip-timed", .kind = KIND_FLAG,
         .offset = offsetof(Options, skip_timed), .meaning = "leave out programs that measure wall-clock time"},
     [OPTION_MAP] = {.name = "--map", .kind = KIND_FLAG,
@@ -558,7 +563,7 @@ bool options_parse(const ProgramSpec *program, int argc, const char *const *argv
         else if (option && !parse_option(program, argc, argv, &at, options, status)) return false;
         if (options->help || options->version) return true;
     }
-    if (program->operand != NULL && options->operand == NULL) {
+    if (program->operand != NULL && options->operand == NULL && !program->operand_optional) {
         char choices[400];
         list_choices(program->operand_choices, choices, sizeof choices);
         return status_fail(status, STATUS_USAGE, "the %s is missing; expected %s", program->operand, choices);

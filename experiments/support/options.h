@@ -27,10 +27,10 @@ typedef enum {
     /* the problem */
     OPTION_MASK, OPTION_CAUSAL, OPTION_WINDOW, OPTION_SCALE, OPTION_DROPOUT, OPTION_DTYPE,
     /* how it is run */
-    OPTION_PASS, OPTION_MODE, OPTION_L2, OPTION_ORDER, OPTION_THRESHOLD, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE,
+    OPTION_PASS, OPTION_MODE, OPTION_L2, OPTION_ORDER, OPTION_THRESHOLD, OPTION_RESCALE_ROWS, OPTION_RESCALE_SHARE, OPTION_POLY_SHARE,
     OPTION_QUANTISE, OPTION_ROTATE, OPTION_PREPASS, OPTION_STUDY,
     OPTION_PACKING, OPTION_MERGE,
-    OPTION_DETERMINISTIC, OPTION_GANTT, OPTION_TRACE, OPTION_SKIP_TIMED, OPTION_MAP,
+    OPTION_DETERMINISTIC, OPTION_GANTT, OPTION_TRACE, OPTION_SEEDS, OPTION_SKIP_TIMED, OPTION_MAP,
     /* the comparison with a chip */
     OPTION_COUNTERS, OPTION_TIMINGS, OPTION_KERNEL, OPTION_COUNTER, OPTION_SUMMARY,
     OPTION_COUNT
@@ -54,9 +54,9 @@ typedef struct {
     bool given[OPTION_COUNT];           /* on the command line, not by default */
     Format format;                      /* --format, else from the suffix of --output, else text */
     const char *output;                 /* NULL: stdout */
-    bool check, help, version, deterministic, gantt, skip_timed, map, summary, study;
+    bool check, help, version, deterministic, gantt, skip_timed, map, study, summary;
     const char *hw;                     /* profile name or path; default h100 */
-    uint64_t seed;
+    uint64_t seed, seeds, rescale_rows;
     OptionList batch, heads, kv_heads, seqlen, seqlen_k, head_dim, block_q, block_k, sram, splits;  /* splits 0: auto */
     MaskKind mask;                      /* --causal is --mask causal */
     int64_t window_left, window_right;  /* -1: unbounded */
@@ -94,6 +94,7 @@ typedef struct {
     bool output_is_directory;               /* -o DIR: no format is inferred from its suffix */
     const char *operand;                    /* "algorithm"; NULL: the program takes no positional argument */
     const char *const *operand_choices;     /* NULL-terminated */
+    bool operand_optional;                  /* without it Options.operand is NULL */
 } ProgramSpec;
 
 /* Reads argv[1..argc). On --help or --version it stops there with the flag set and succeeds. */

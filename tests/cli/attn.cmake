@@ -44,6 +44,8 @@ attn_case(poly_share_backward 2 "--poly-share: not allowed with fa4 --pass bwd; 
           fa4 --hw b200 --pass bwd --poly-share 0.5)
 attn_case(threshold_without_data 2 "--threshold: not allowed with --mode count, which has no data to compare with it; give --rescale-share"
           fa4 --hw b200 --threshold 8)
+attn_case(rescale_rows_alone 2 "--rescale-rows: not allowed without --threshold, on which they decide" fa4 --hw b200 --mode numeric --rescale-rows 1)
+attn_case(rescale_rows_none 2 "--rescale-rows: '0' is not allowed; expected an integer from 1 to 128" fa4 --hw b200 --mode numeric --threshold 8 --rescale-rows 0)
 attn_case(share_with_data 2 "--rescale-share: not allowed with --mode numeric, where the data decides; give --threshold"
           fa4 --hw b200 --mode numeric --rescale-share 0.1)
 attn_case(poly_share_in_sixteenths 2 "--poly-share: '0.1' is not allowed; expected a multiple of 1/16 = 0.0625" fa4 --hw b200 --poly-share 0.1)
