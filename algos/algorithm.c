@@ -110,10 +110,16 @@ void standard_strip(uint64_t bytes, const AttentionShape *shape, uint32_t *rows,
     while (*rows > 1 && *rows * width * element_bytes(shape->dtype) > bytes) *rows /= 2;
 }
 
+static BackwardGeometry backward_geometry_of(const Algorithm *algorithm, const Attention *a)
+{
+    const TileSize tiles = {a->Br, a->Bc};
+    if (algorithm->backward == fa3_backward) return fa3_backward_geometry(&a->shape, tiles);
+    return algorithm->backward == fa4_backward ? fa4_backward_geometry() : fa2_backward_geometry(&a->shape, tiles);
+}
+
 CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a, const Machine *machine)
 {
-    const BackwardGeometry geometry = algorithm->backward == fa4_backward ? fa4_backward_geometry()
-                                                                          : fa2_backward_geometry(&a->shape, (TileSize){a->Br, a->Bc});
+    const BackwardGeometry geometry = backward_geometry_of(algorithm, a);
     const BackwardVariant *v = &a->variant;
     CountedBackward counted = {
         .problem = counted_problem(algorithm, a, machine),
@@ -126,9 +132,9 @@ CountedBackward counted_backward(const Algorithm *algorithm, const Attention *a,
         .two_ctas = v->two_ctas,
         .splits = v->deterministic ? fa2_backward_splits(machine->profile->sm_count, &a->shape, key_blocks(a)) : 0,
     };
-    if (algorithm->backward == standard_backward)       /* two strips share the memory */
+    if (algorithm->backward == standard_backward) {     /* two strips share the memory */
         counted.problem.softmax_cols = standard_softmax_cols(machine->profile->smem_bytes_per_block / 2, &a->shape);
-    if (algorithm->backward == fa2_backward || algorithm->backward == fa4_backward) {
+    } else {
         counted.problem.shape_m = geometry.scores.m;
         counted.problem.shape_n = geometry.scores.n;
     }

@@ -50,8 +50,15 @@ const Algorithm *algorithm_at(size_t index);
 /* STATUS_USAGE with the nearest name and all names when there is none of this name; NULL then. */
 const Algorithm *algorithm_find(const char *name, Status *status);
 
-/* Consumer warpgroups of FlashAttention-3 for this problem. */
+/* FlashAttention-3's warpgroups, in both passes: at most MAX_CONSUMERS compute, beside a producer's. */
+enum { MAX_CONSUMERS = 4 };
+/* Consumer warpgroups of the forward pass for this problem. */
 uint32_t fa3_consumers(const Attention *a);
+/* The producer: a warpgroup with few registers, of which one warp copies; `consumers` warpgroups have the rest. */
+Stream *fa3_producer(Block *b, uint32_t consumers, bool fp8);
+Stream *fa3_consumer(Block *b, uint32_t index);
+/* Whether some pair may be hidden, which decides the real kernels' tiles. */
+bool fa3_is_masked(const AttentionShape *shape);
 
 /* FlashAttention-2's backward (fa2_backward.c). */
 bool fa2_backward(Machine *machine, Attention *attention);
@@ -59,6 +66,11 @@ TileSize fa2_backward_tiles(const AttentionShape *shape);
 BackwardGeometry fa2_backward_geometry(const AttentionShape *shape, TileSize tiles);
 /* Deterministic mode: thread blocks, and float32 copies of dQ, per head. */
 uint64_t fa2_backward_splits(uint64_t sm_count, const AttentionShape *shape, uint64_t key_blocks_per_head);
+
+/* FlashAttention-3's backward (fa3_backward.c). */
+bool fa3_backward(Machine *machine, Attention *attention);
+TileSize fa3_backward_tiles(const AttentionShape *shape);
+BackwardGeometry fa3_backward_geometry(const AttentionShape *shape, TileSize tiles);
 
 /* FlashAttention-4's backward (fa4_backward.c). */
 bool fa4_backward(Machine *machine, Attention *attention);

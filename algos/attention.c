@@ -164,10 +164,12 @@ BlockRange visible_query_blocks(const Attention *a, uint64_t j)
 
 /* ---------------------------------------------------------------------------------------------------------------- dropout */
 
-Tile *keep_tile(Block *b, const Attention *a, uint32_t rows)
+Tile *keep_part(Block *b, const Attention *a, uint32_t rows, uint32_t cols)
 {
-    return a->shape.dropout_source == DROPOUT_NONE ? NULL : register_tile(b, "Z", ELEMENT_U8, rows, a->Bc);
+    return a->shape.dropout_source == DROPOUT_NONE ? NULL : register_tile(b, "Z", ELEMENT_U8, rows, cols);
 }
+
+Tile *keep_tile(Block *b, const Attention *a, uint32_t rows) { return keep_part(b, a, rows, a->Bc); }
 
 static void keep_mask_block(Block *b, const void *arguments, uint64_t i)
 {

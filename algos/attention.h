@@ -78,7 +78,7 @@ static inline bool attention_quantises(const AttentionShape *shape)
 /* Mask and window together: query i sees keys i + low .. i + high. Never wider than the matrix. */
 Band attention_band(const AttentionShape *shape);
 
-/* How FlashAttention-2's backward is arranged. Default: all false, as shipped. */
+/* How a backward is arranged; all but two_ctas are FlashAttention-2's alone. Default: all false, as shipped. */
 typedef struct {
     bool direct_dq;         /* atomic adds straight into dQ in its own type, as the lecture counts; else float32 sums and a conversion kernel */
     bool deterministic;     /* a fixed set of blocks strides over the key blocks, each with its own float32 sums */
@@ -193,6 +193,7 @@ static inline Grid one_block_per_query_block(const Attention *a) { return (Grid)
 
 /* A tile for rows x Bc of the keep mask, in registers; NULL without dropout. */
 Tile *keep_tile(Block *b, const Attention *a, uint32_t rows);
+Tile *keep_part(Block *b, const Attention *a, uint32_t rows, uint32_t cols);
 /* Fills it for the scores from (row, col) on, as large as S is: regenerated or read. Does nothing without dropout. */
 static inline void keep_or_load(Stream *w, const Attention *a, Tile *z, const Tile *s, uint64_t row, uint64_t col)
 {

@@ -48,7 +48,7 @@ typedef struct {
     bool merged_by_tree;                /* decoding: parts are merged two at a time */
 } CountedProblem;
 
-/* A backward pass. FlashAttention-2's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for
+/* A backward pass. FlashAttention's: the problem's shape_m, shape_n are those of S and dP. Standard attention has one shape for
  * all products, and softmax_cols are the elements of a row of P and of one of dP that a block holds. */
 typedef struct {
     CountedProblem problem;
@@ -81,6 +81,7 @@ bool closed_form_standard_backward(const CountedBackward *problem, ClosedForm *f
 bool closed_form_fa2_backward(const CountedBackward *problem, ClosedForm *form, Status *status);        /* 2023, Algorithm 2 */
 /* FlashAttention-4, Zadouri 2026 (closed_forms_fa4.c). */
 bool closed_form_fa4(const CountedProblem *problem, ClosedForm *form, Status *status);
+/* FlashAttention-3's too, with one CTA and wgmma's shapes. */
 bool closed_form_fa4_backward(const CountedBackward *problem, ClosedForm *form, Status *status);
 /* Flash-Decoding: keys in parts, merged by a second kernel (closed_forms_decode.c). */
 bool closed_form_decode(const CountedProblem *problem, ClosedForm *form, Status *status);

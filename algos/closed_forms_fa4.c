@@ -4,7 +4,8 @@
  * The forward pass moves what FlashAttention-2's does; O goes through shared memory on its way out. The backward pass differs in
  * what shared memory sees: P never goes there, dS once, dQ in float32. Per 128 x 128 tile at d = 128, in cycles of 128 bytes: 768
  * forward; backward 2048 operands + 256 dS
- * + 1024 dQ with one CTA, 1536 + 256 + 512 per CTA with two (without their exchange).
+ * + 1024 dQ with one CTA, 1536 + 256 + 512 per CTA with two (without their exchange). FlashAttention-3's backward touches the same
+ * things as one CTA; its warpgroups' wgmma reads operands more often: 3328 + 256 + 1024.
  */
 #include "closed_forms_internal.h"
 

@@ -13,60 +13,35 @@
  * Left out: the double buffer of Q.
  */
 #include "algorithm.h"
+#include "backward_sums.h"
 
 typedef struct {
-    Attention *attention;
     BackwardGeometry geometry;
-    Tensor *D;                          /* rowsum(dO o O) */
-    Tensor *dQ_sum;                     /* what dQ is added into: float32 sums, one per query head and split; or dQ itself */
+    BackwardSums sums;                  /* splits: blocks per head that stride over the key blocks; 1 when sums are shared */
     Tensor *dK_sum, *dV_sum;            /* the other loop order */
-    uint64_t splits;                    /* blocks per head that stride over the key blocks; 1 when sums are shared */
 } Backward;
 
-/* ------------------------------------------------------------------------------------------------ D, and zeroing the sums */
-
-static void zero_rows(Stream *w, Block *b, Tensor *sums, uint64_t splits, uint64_t row, Tile *zero, uint32_t rows)
-{
-    fill(w, zero, rows, (uint32_t)sums->cols, 0.0);
-    for (b->member = 0; b->member < splits; b->member++) store(w, sums, row, zero);
-    b->member = 0;
-}
-
-static void dot_block(Block *b, const void *arguments, uint64_t i)
-{
-    const Backward *f = arguments;
-    const Attention *a = f->attention;
-    const uint32_t Br = a->Br, d = (uint32_t)a->shape.head_dim;
-    Stream *w = stream(b, "compute", b->kernel->threads / 32);
-    Tile *o = register_tile(b, "O", a->shape.dtype, Br, d), *d_o = register_tile(b, "dO", a->shape.dtype, Br, d);
-    Rows *D = row_vector(b, "D", a->statistic, Br);
-
-    load(w, o, a->O, i * Br);
-    load(w, d_o, a->dO, i * Br);
-    row_dot(w, D, d_o, o);
-    store(w, f->D, i * Br, D);
-    if (f->dQ_sum != NULL) zero_rows(w, b, f->dQ_sum, f->splits, i * Br, o, live_rows(a, i));
-}
+/* ----------------------------------------------------------------------------------------------------- zeroing the sums */
 
 /* direct_dq adds into dQ itself, which must start from zero; the lecture's count leaves that out, so it is a launch of its own. */
 static void zero_queries_block(Block *b, const void *arguments, uint64_t i)
 {
     const Backward *f = arguments;
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *zero = register_tile(b, "0", a->shape.dtype, a->Br, (uint32_t)a->shape.head_dim);
-    zero_rows(w, b, a->dQ, 1, i * a->Br, zero, live_rows(a, i));
+    backward_clear_rows(w, b, a->dQ, 1, i * a->Br, zero, live_rows(a, i));
 }
 
 static void zero_keys_block(Block *b, const void *arguments, uint64_t j)
 {
     const Backward *f = arguments;
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const uint32_t rows = live_keys(a, j);
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *zero = register_tile(b, "0", a->shape.dtype, a->Bc, (uint32_t)a->shape.head_dim);
-    zero_rows(w, b, f->dK_sum, 1, j * a->Bc, zero, rows);
-    zero_rows(w, b, f->dV_sum, 1, j * a->Bc, zero, rows);
+    backward_clear_rows(w, b, f->dK_sum, 1, j * a->Bc, zero, rows);
+    backward_clear_rows(w, b, f->dV_sum, 1, j * a->Bc, zero, rows);
 }
 
 /* --------------------------------------------------------------------------------- the step that both loop orders share */
@@ -99,17 +74,17 @@ static Tiles declare_tiles(Block *b, const Attention *a)
 
 static void load_queries(Stream *w, const Backward *f, const Tiles *t, uint64_t i)
 {
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     load(w, t->q, a->Q, i * a->Br);
     load(w, t->d_o, a->dO, i * a->Br);
     load(w, t->L, a->L, i * a->Br);
-    load(w, t->D, f->D, i * a->Br);
+    load(w, t->D, f->sums.D, i * a->Br);
 }
 
 /* P and dS of one tile, as operands in shared memory. */
 static void recompute_tile(Stream *w, const Backward *f, const Tiles *t, uint64_t i, uint64_t j)
 {
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     w->shape = f->geometry.scores;
     matmul_nt(w, t->s, t->q, t->k);                         /* S = scale Q_i K_jᵀ */
     scale(w, t->s, a->shape.softmax_scale);
@@ -130,7 +105,7 @@ static void recompute_tile(Stream *w, const Backward *f, const Tiles *t, uint64_
 static void gather_head(Stream *w, const Backward *f, const Tiles *t, Tile *dk, Tile *dv, Tile *dq, uint64_t head, uint64_t split, uint64_t j)
 {
     Block *b = w->block;
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const BlockRange queries = visible_query_blocks(a, j);
     for (uint64_t i = queries.first; i < queries.end; i++) {
         b->member = head;
@@ -142,15 +117,15 @@ static void gather_head(Stream *w, const Backward *f, const Tiles *t, Tile *dk, 
         w->shape = f->geometry.query_gradients;
         matmul_nn(w, dq, t->ds, t->k);                      /* dQ_i += dS K_j */
         if (a->variant.direct_dq) scale(w, dq, a->shape.softmax_scale);
-        b->member = head * f->splits + split;
-        atomic_add(w, a->variant.direct_dq ? a->dQ : f->dQ_sum, i * a->Br, dq);
+        b->member = head * f->sums.splits + split;
+        atomic_add(w, a->variant.direct_dq ? a->dQ : f->sums.dQ_sum, i * a->Br, dq);
     }
     b->member = 0;
 }
 
 static void key_block(Stream *w, const Backward *f, const Tiles *t, Tile *dk, Tile *dv, Tile *dq, uint64_t split, uint64_t j)
 {
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const BlockRange queries = visible_query_blocks(a, j);
     const uint32_t rows = live_keys(a, j), d = (uint32_t)a->shape.head_dim;
     fill(w, dk, rows, d, 0.0);
@@ -169,35 +144,14 @@ static void key_block(Stream *w, const Backward *f, const Tiles *t, Tile *dk, Ti
 static void backward_block(Block *b, const void *arguments, uint64_t index)
 {
     const Backward *f = arguments;
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const uint32_t d = (uint32_t)a->shape.head_dim;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     const Tiles t = declare_tiles(b, a);
     Tile *dk = register_tile(b, "dK", a->statistic, a->Bc, d), *dv = register_tile(b, "dV", a->statistic, a->Bc, d);
     Tile *dq = register_tile(b, "dQ", a->statistic, a->Br, d);
-    const uint64_t stride = a->variant.deterministic ? f->splits : key_blocks(a), split = a->variant.deterministic ? index : 0;
+    const uint64_t stride = a->variant.deterministic ? f->sums.splits : key_blocks(a), split = a->variant.deterministic ? index : 0;
     for (uint64_t j = index; j < key_blocks(a); j += stride) key_block(w, f, &t, dk, dv, dq, split, j);
-}
-
-/* dQ = scale times the sum of a row block's sums. */
-static void convert_block(Block *b, const void *arguments, uint64_t i)
-{
-    const Backward *f = arguments;
-    const Attention *a = f->attention;
-    const uint32_t d = (uint32_t)a->shape.head_dim;
-    Stream *w = stream(b, "compute", b->kernel->threads / 32);
-    Tile *sum = register_tile(b, "dQ", a->statistic, a->Br, d);
-    load(w, sum, f->dQ_sum, i * a->Br);
-    if (f->splits > 1) {
-        Tile *part = register_tile(b, "part", a->statistic, a->Br, d);
-        for (b->member = 1; b->member < f->splits; b->member++) {
-            load(w, part, f->dQ_sum, i * a->Br);
-            add(w, sum, part);
-        }
-        b->member = 0;
-    }
-    scale(w, sum, a->shape.softmax_scale);
-    store(w, a->dQ, i * a->Br, sum);
 }
 
 /* ----------------------------------------------------------------------------------------------- query blocks outside */
@@ -205,7 +159,7 @@ static void convert_block(Block *b, const void *arguments, uint64_t i)
 static void query_block(Block *b, const void *arguments, uint64_t i)
 {
     const Backward *f = arguments;
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const uint32_t d = (uint32_t)a->shape.head_dim;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     const Tiles t = declare_tiles(b, a);
@@ -234,7 +188,7 @@ static void query_block(Block *b, const void *arguments, uint64_t i)
 static void convert_keys_block(Block *b, const void *arguments, uint64_t j)
 {
     const Backward *f = arguments;
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     Stream *w = stream(b, "compute", b->kernel->threads / 32);
     Tile *sum = register_tile(b, "sum", a->statistic, a->Bc, (uint32_t)a->shape.head_dim);
     load(w, sum, f->dK_sum, j * a->Bc);
@@ -254,31 +208,31 @@ static Kernel backward_kernel(const Backward *f, const char *name, void (*run)(B
 
 static bool run_key_blocks_outside(Machine *machine, Backward *f)
 {
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const AttentionShape *s = &a->shape;
-    if (a->variant.deterministic) f->splits = fa2_backward_splits(machine->profile->sm_count, s, key_blocks(a));
+    if (a->variant.deterministic) f->sums.splits = fa2_backward_splits(machine->profile->sm_count, s, key_blocks(a));
     if (!a->variant.direct_dq)
-        f->dQ_sum = machine_tensor(machine, "dQ sum", a->statistic, s->batch, s->heads * f->splits, s->seqlen_q, s->head_dim);
-    const Kernel dot = backward_kernel(f, "fa2_bwd_dot", dot_block), main_kernel = backward_kernel(f, "fa2_bwd", backward_block);
-    const Kernel conversion = backward_kernel(f, "fa2_bwd_convert", convert_block);
+        f->sums.dQ_sum = machine_tensor(machine, "dQ sum", a->statistic, s->batch, s->heads * f->sums.splits, s->seqlen_q, s->head_dim);
+    const Kernel dot = backward_kernel(f, "fa2_bwd_dot", backward_dot_block), main_kernel = backward_kernel(f, "fa2_bwd", backward_block);
+    const Kernel conversion = backward_kernel(f, "fa2_bwd_convert", backward_convert_block);
     const Kernel zero = backward_kernel(f, "fa2_bwd_zero", zero_queries_block);
     Grid grid = one_block_per_key_block(a);
-    if (a->variant.deterministic) grid.blocks = f->splits;
+    if (a->variant.deterministic) grid.blocks = f->sums.splits;
     return (!a->variant.direct_dq || launch(machine, &zero, one_block_per_query_block(a), f)) &&
-           launch(machine, &dot, one_block_per_query_block(a), f) && launch(machine, &main_kernel, grid, f) &&
-           (a->variant.direct_dq || launch(machine, &conversion, one_block_per_query_block(a), f));
+           launch(machine, &dot, one_block_per_query_block(a), &f->sums) && launch(machine, &main_kernel, grid, f) &&
+           (a->variant.direct_dq || launch(machine, &conversion, one_block_per_query_block(a), &f->sums));
 }
 
 static bool run_query_blocks_outside(Machine *machine, Backward *f)
 {
-    const Attention *a = f->attention;
+    const Attention *a = f->sums.attention;
     const AttentionShape *s = &a->shape;
     f->dK_sum = machine_tensor(machine, "dK sum", a->statistic, s->batch, s->kv_heads, s->seqlen_k, s->head_dim);
     f->dV_sum = machine_tensor(machine, "dV sum", a->statistic, s->batch, s->kv_heads, s->seqlen_k, s->head_dim);
-    const Kernel dot = backward_kernel(f, "fa2_bwd_dot", dot_block), zero = backward_kernel(f, "fa2_bwd_zero", zero_keys_block);
+    const Kernel dot = backward_kernel(f, "fa2_bwd_dot", backward_dot_block), zero = backward_kernel(f, "fa2_bwd_zero", zero_keys_block);
     const Kernel main_kernel = backward_kernel(f, "fa2_bwd_by_queries", query_block);
     const Kernel conversion = backward_kernel(f, "fa2_bwd_convert", convert_keys_block);
-    return launch(machine, &dot, one_block_per_query_block(a), f) && launch(machine, &zero, one_block_per_key_block(a), f) &&
+    return launch(machine, &dot, one_block_per_query_block(a), &f->sums) && launch(machine, &zero, one_block_per_key_block(a), f) &&
            launch(machine, &main_kernel, one_block_per_query_block(a), f) && launch(machine, &conversion, one_block_per_key_block(a), f);
 }
 
@@ -288,8 +242,9 @@ bool fa2_backward(Machine *machine, Attention *a)
     if (a->variant.deterministic && (a->variant.direct_dq || a->variant.query_blocks_outside))
         return status_fail(machine->status, STATUS_USAGE, "the deterministic backward has its own sums and loop order: "
                                                           "it excludes direct dQ and query blocks outside");
-    Backward f = {.attention = a, .geometry = fa2_backward_geometry(s, (TileSize){a->Br, a->Bc}), .splits = 1};
-    f.D = machine_tensor(machine, "D", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
+    Backward f = {.geometry = fa2_backward_geometry(s, (TileSize){a->Br, a->Bc}),
+                  .sums = {.attention = a, .splits = 1}};
+    f.sums.D = machine_tensor(machine, "D", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     if (a->L == NULL) a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
     return a->variant.query_blocks_outside ? run_query_blocks_outside(machine, &f) : run_key_blocks_outside(machine, &f);
 }

@@ -27,7 +27,7 @@
 #include "algorithm.h"
 #include "fp8.h"
 
-enum { MAX_CONSUMERS = 4, STAGES = 2, OVERHEAD_REGISTERS = 30, WARPGROUP = 128 };
+enum { STAGES = 2, OVERHEAD_REGISTERS = 30, WARPGROUP = 128 };
 
 /* Registers per thread of the producer and of a consumer, by the number of consumers (setmaxnreg in flash-attention, hopper). Four consumers are
  * no shipped configuration. */
@@ -242,8 +242,8 @@ static void finish_consumer(const Fa3 *f, const Consumer *c)
 
 /* ------------------------------------------------------------------------------------------------------------------- block */
 
-/* The producer: a warpgroup with few registers, of which one warp copies; all four transpose V in FP8. */
-static Stream *new_producer(Block *b, uint32_t count, bool fp8)
+/* Of its warps one copies; all four transpose V in FP8. */
+Stream *fa3_producer(Block *b, uint32_t count, bool fp8)
 {
     register_tile(b, "producer", ELEMENT_F32, WARPGROUP, registers_of[count].producer);
     return stream(b, "producer", fp8 ? 4 : 1);
@@ -267,13 +267,18 @@ static void new_ring(Block *b, Fa3 *f)
     }
 }
 
+Stream *fa3_consumer(Block *b, uint32_t index)
+{
+    static const char *const names[MAX_CONSUMERS] = {"consumer 0", "consumer 1", "consumer 2", "consumer 3"};
+    return stream(b, names[index], 4);
+}
+
 static Consumer new_consumer(Block *b, const Attention *a, uint32_t index, uint32_t full, uint64_t i, bool overlap)
 {
     const uint32_t R = (uint32_t)min_u64(full, a->Br - (uint64_t)index * full);     /* the last may have fewer rows */
-    static const char *const names[MAX_CONSUMERS] = {"consumer 0", "consumer 1", "consumer 2", "consumer 3"};
     const uint32_t d = (uint32_t)a->shape.head_dim;
     const uint64_t row = i * a->Br + (uint64_t)index * full, end = min_u64((i + 1) * a->Br, a->shape.seqlen_q);
-    Consumer c = {.w = stream(b, names[index], 4), .row = row, .rows = row < end ? (uint32_t)min_u64(R, end - row) : 0};
+    Consumer c = {.w = fa3_consumer(b, index), .row = row, .rows = row < end ? (uint32_t)min_u64(R, end - row) : 0};
     c.w->async_matmul = !a->fa3.blocking_products;
     c.q = shared_tile(b, "Q", a->shape.dtype, R, d);
     c.s = register_tile(b, "S", a->statistic, R, a->Bc);
@@ -304,7 +309,7 @@ static void fa3_block(Block *b, const void *arguments, uint64_t i)
     Fa3 f = {.a = a, .count = count, .keys = visible_key_blocks(a, i), .ping_pong = !a->fa3.no_ping_pong && count > 1,
              .overlap = !a->fa3.no_overlap, .fp8 = is_fp8(a->shape.dtype), .scales = quantised ? a->shape.fp8.scales : SCALE_NONE,
              .Q = quantised ? a->q8.codes : a->Q, .K = quantised ? a->k8.codes : a->K, .V = quantised ? a->v8.codes : a->V};
-    if (!a->fa3.blocking_copies) f.producer = new_producer(b, count, f.fp8);
+    if (!a->fa3.blocking_copies) f.producer = fa3_producer(b, count, f.fp8);
     for (uint32_t c = 0; c < count; c++) f.consumers[c] = new_consumer(b, a, c, R, i, f.overlap);
     if (a->fa3.blocking_copies) {
         f.producer = f.consumers[0].w;
@@ -354,15 +359,16 @@ static TileSize fa3_fp8_tiles(const AttentionShape *s)
     return s->head_dim <= 192 ? (TileSize){128, 160} : (TileSize){128, 128};
 }
 
+bool fa3_is_masked(const AttentionShape *s) { return s->mask != MASK_NONE || s->window_left >= 0 || s->window_right >= 0; }
+
 /* Real tiles: flash-attention, hopper/tile_size.h. Where the real kernel keeps P in shared memory (head dims up to 96 without a mask), those with P
  * in registers. */
 static TileSize fa3_tiles(const AttentionShape *s)
 {
-    const bool masked = s->mask != MASK_NONE || s->window_left >= 0 || s->window_right >= 0;
     if (is_fp8(s->dtype)) return fa3_fp8_tiles(s);
     if (s->head_dim <= 64) return (TileSize){192, 128};
     if (s->head_dim <= 96) return (TileSize){128, 128};
-    if (s->head_dim <= 128) return (TileSize){128, masked ? 128 : 176};
+    if (s->head_dim <= 128) return (TileSize){128, fa3_is_masked(s) ? 128 : 176};
     return s->head_dim <= 192 ? (TileSize){128, 112} : (TileSize){128, 80};
 }
 
@@ -384,4 +390,7 @@ const Algorithm algorithm_fa3 = {
     .geometry = fa3_geometry,
     .forward = fa3_forward,
     .closed_form = closed_form_fa3,
+    .backward = fa3_backward,
+    .backward_tiles = fa3_backward_tiles,
+    .backward_closed_form = closed_form_fa4_backward,       /* what is moved and touched is the same; the instructions' shapes differ */
 };

@@ -24,18 +24,14 @@
  * one after.
  */
 #include "algorithm.h"
+#include "backward_sums.h"
 
 enum { SLICE = 32, WARPS = 16, COMPUTE_WARPS = 8, WARPGROUP = 128 };
 enum { REGISTERS = 128, REDUCE_REGISTERS = 136, OTHER_REGISTERS = 104 }; /* per thread: on average; of two roles */
 
 typedef struct {
-    Attention *attention;
-    Tensor *D, *dQ_sum;
-} Launch;
-
-typedef struct {
     const Attention *a;
-    const Launch *launch;
+    const BackwardSums *sums;
     Stream *load, *mma, *compute, *reduce;
     Tile *k, *v, *k_for_dq;          /* Bc x d, shared memory; the last is k unless two CTAs need another cut of it */
     Tile *q[2], *d_o;                /* Br x d, shared memory: of S and dP; ... */
@@ -55,7 +51,7 @@ static void load_queries(const Fa4 *f, uint64_t i)
     const uint32_t stage = (uint32_t)(i % 2);
     load(f->load, f->q[stage], a->Q, i * a->Br);
     load(f->load, f->L[stage], a->L, i * a->Br);
-    load(f->load, f->D[stage], f->launch->D, i * a->Br);
+    load(f->load, f->D[stage], f->sums->D, i * a->Br);
 }
 
 static void load_output_gradients(const Fa4 *f, uint64_t i)
@@ -98,7 +94,7 @@ static void send_query_gradients(const Fa4 *f, uint64_t i)
     for (uint32_t col = 0; col < d; col += SLICE) {
         Tile *slice = f->staged[col / SLICE % 2];
         convert_part(f->reduce, slice, f->dq, 0, col);
-        atomic_add_part(f->reduce, f->launch->dQ_sum, i * a->Br, col, slice);
+        atomic_add_part(f->reduce, f->sums->dQ_sum, i * a->Br, col, slice);
     }
 }
 
@@ -123,14 +119,14 @@ static void declare_queries(Block *b, Fa4 *f)
     f->q_right[0] = f->q_right[1] = paired_tile(b, "Q, columns", type, Br, d);
 }
 
-static Fa4 declare(Block *b, const Launch *launched)
+static Fa4 declare(Block *b, const BackwardSums *sums)
 {
-    const Attention *a = launched->attention;
+    const Attention *a = sums->attention;
     const uint32_t Br = a->Br, Bc = a->Bc, d = (uint32_t)a->shape.head_dim;
     const ElementType type = a->shape.dtype, statistic = a->statistic;
     const bool two = a->variant.two_ctas;
     Fa4 f = {.a = a,
-             .launch = launched,
+             .sums = sums,
              .load = stream(b, "load", 1),
              .mma = stream(b, "MMA", 1),
              .compute = stream(b, "compute", COMPUTE_WARPS),
@@ -195,9 +191,9 @@ static BlockRange query_blocks_of(const Attention *a, uint64_t j)
 
 static void fa4_block(Block *b, const void *arguments, uint64_t j)
 {
-    const Launch *launched = arguments;
-    const Attention *a = launched->attention;
-    const Fa4 f = declare(b, launched);
+    const BackwardSums *sums = arguments;
+    const Attention *a = sums->attention;
+    const Fa4 f = declare(b, sums);
     const BlockRange queries = query_blocks_of(a, j);
     const uint32_t rows = live_keys(a, j), d = (uint32_t)a->shape.head_dim;
     fill(f.compute, f.dk, rows, d, 0.0);
@@ -213,46 +209,7 @@ static void fa4_block(Block *b, const void *arguments, uint64_t j)
     store(f.compute, a->dV, j * a->Bc, f.dv);
 }
 
-/* --------------------------------------------------------------------------------------------------------- before and after */
-
-/* D = rowsum(dO o O); dQ's sums start at 0. */
-static void dot_block(Block *b, const void *arguments, uint64_t i)
-{
-    const Launch *launched = arguments;
-    const Attention *a = launched->attention;
-    const uint32_t Br = a->Br, d = (uint32_t)a->shape.head_dim;
-    Stream *w = stream(b, "compute", WARPS);
-    Tile *o = register_tile(b, "O", a->shape.dtype, Br, d), *d_o = register_tile(b, "dO", a->shape.dtype, Br, d);
-    Rows *D = row_vector(b, "D", a->statistic, Br);
-    load(w, o, a->O, i * Br);
-    load(w, d_o, a->dO, i * Br);
-    row_dot(w, D, d_o, o);
-    store(w, launched->D, i * Br, D);
-    fill(w, o, live_rows(a, i), d, 0.0);
-    store(w, launched->dQ_sum, i * Br, o);
-}
-
-/* dQ = scale times its sum. */
-static void convert_block(Block *b, const void *arguments, uint64_t i)
-{
-    const Launch *launched = arguments;
-    const Attention *a = launched->attention;
-    Stream *w = stream(b, "compute", WARPS);
-    Tile *sum = register_tile(b, "dQ", a->statistic, a->Br, (uint32_t)a->shape.head_dim);
-    load(w, sum, launched->dQ_sum, i * a->Br);
-    scale(w, sum, a->shape.softmax_scale);
-    store(w, a->dQ, i * a->Br, sum);
-}
-
-static Kernel backward_kernel(const char *name, void (*run)(Block *, const void *, uint64_t))
-{
-    return (Kernel){.name = name,
-                    .instruction = TENSOR_TCGEN05,
-                    .shape = fa4_backward_geometry().scores,
-                    .threads = 32 * WARPS,
-                    .registers_per_thread = REGISTERS,
-                    .run = run};
-}
+/* -------------------------------------------------------------------------------------------------------------- launches */
 
 static bool can_pair(const Machine *machine, const Attention *a)
 {
@@ -266,20 +223,14 @@ static bool can_pair(const Machine *machine, const Attention *a)
 
 bool fa4_backward(Machine *machine, Attention *a)
 {
-    const AttentionShape *s = &a->shape;
-    const BackwardVariant *v = &a->variant;
-    if (v->direct_dq || v->deterministic || v->query_blocks_outside)
-        return status_fail(machine->status, STATUS_INFEASIBLE, "fa4: its backward has no other dQ sums or loop order; use fa2");
-    if (v->two_ctas && !can_pair(machine, a)) return false;
-    Launch launched = {.attention = a};
-    launched.D = machine_tensor(machine, "D", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
-    launched.dQ_sum = machine_tensor(machine, "dQ sum", a->statistic, s->batch, s->heads, s->seqlen_q, s->head_dim);
-    if (a->L == NULL) a->L = machine_tensor(machine, "L", a->statistic, s->batch, s->heads, s->seqlen_q, 1);
-    const Kernel dot = backward_kernel("fa4_bwd_dot", dot_block), main_kernel = backward_kernel("fa4_bwd", fa4_block);
-    const Kernel conversion = backward_kernel("fa4_bwd_convert", convert_block);
-    return launch(machine, &dot, one_block_per_query_block(a), &launched) &&
-           launch(machine, &main_kernel, one_block_per_key_block(a), &launched) &&
-           launch(machine, &conversion, one_block_per_query_block(a), &launched);
+    const BackwardGeometry geometry = fa4_backward_geometry();
+    const Kernel kernel = {.instruction = TENSOR_TCGEN05,
+                           .shape = geometry.scores,
+                           .threads = geometry.threads,
+                           .registers_per_thread = geometry.registers_per_thread,
+                           .run = fa4_block};
+    if (a->variant.two_ctas && !can_pair(machine, a)) return false;
+    return backward_with_sums(machine, a, "fa4", (BackwardNames){"fa4_bwd_dot", "fa4_bwd", "fa4_bwd_convert"}, kernel);
 }
 
 TileSize fa4_backward_tiles(const AttentionShape *s)

@@ -9,6 +9,7 @@
  * Without --block-q, --block-k or --sram the tiles are the real kernel's, made smaller where they do not fit.
  */
 #include "support/experiment.h"
+#include "support/timed_run.h"
 #include "support/timeline_view.h"
 
 #include "algos/decode.h"
@@ -232,7 +233,7 @@ static bool choose_tiles(const Context *cx, const Algorithm *algorithm, const At
     if (point->block_q > 0 && point->block_k > 0) return true;
     if (point->sram > 0) *tiles = paper_tiles(max_u64(point->sram / element_bytes(shape->dtype), 1), shape->head_dim);
     else if (cx->options->pass == OPTION_PASS_BWD) {
-        if (algorithm->backward == NULL) return status_fail(cx->status, STATUS_INFEASIBLE, "%s has no backward pass; standard, fa2 and fa4 have one", algorithm->name);
+        if (algorithm->backward == NULL) return status_fail(cx->status, STATUS_INFEASIBLE, "%s has no backward pass; standard, fa2, fa3 and fa4 have one", algorithm->name);
         if (!fitting_backward_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
     } else if (!fitting_tiles(algorithm, shape, cx->hw, cx->alloc, tiles, cx->status)) return false;
     if (point->block_q > 0) tiles->Br = (uint32_t)point->block_q;
@@ -400,25 +401,18 @@ static bool write_l2(Report *report, Table **table, const AttentionRun *ran, boo
     return true;
 }
 
-/* Launches follow one another: cycles and busy times add up. Three digits: more would promise too much. */
-static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, uint64_t convention)
+/* Three digits: more would promise too much. */
+static void write_time(Report *report, Run *run, const AttentionRun *ran, const Profile *hw, bool backward)
 {
-    LaunchTime sum = {0};
-    const LaunchTime *longest = &sum;
-    for (uint32_t i = 0; i < ran->machine.launch_count; i++) {
-        const LaunchTime *time = &ran->machine.launches[i].time;
-        sum.cycles += time->cycles;
-        for (int unit = 0; unit < UNIT_KINDS; unit++) sum.busy[unit] += time->busy[unit];
-        if (i == 0 || time->cycles > longest->cycles) longest = time;
-    }
-    const double microseconds = (double)machine_nanoseconds(&ran->machine) / 1e3;
+    TimedRun sum;
+    if (!timed_run_sum(&sum, ran, backward, report->status)) return;
     Table *t = run->time = run_table(report, &time_spec);
     table_row(t);
     cell_count(t, sum.cycles);
-    cell_significant(t, microseconds, 3);
-    cell_significant(t, sum.cycles > 0 ? (double)convention / microseconds * 1e-6 : 0.0, 3);
-    cell_text(t, longest->bound);
-    cell_count(t, longest->blocks_per_sm);
+    cell_significant(t, sum.microseconds, 3);
+    cell_significant(t, sum.tflops, 3);
+    cell_text(t, sum.bound);
+    cell_count(t, sum.blocks_per_sm);
     for (int unit = 0; unit < UNIT_KINDS; unit++) {
         const double whole = (double)sum.cycles * (double)hw->sm_count;
         cell_significant(t, whole > 0 ? 100.0 * (double)sum.busy[unit] / whole : 0.0, 3);
@@ -452,13 +446,6 @@ static bool write_backward_error(Report *report, Run *run, const Attention *atte
 
 /* --------------------------------------------------------------------------------------------------------------- the program */
 
-/* Both passes by the benchmark convention: the backward counts two and a half forwards. */
-static uint64_t convention_flops(const AttentionRun *ran, bool backward, Status *status)
-{
-    const uint64_t forward = matmul_flops_convention(&ran->problem, ran->attention.shape.mask != MASK_NONE, status);
-    return backward ? checked_mul(forward, 5, "matmul_flops_convention", status) / 2 : forward;
-}
-
 /* The oracle takes one row at a time: it is what a numeric run waits for. */
 static bool oracle_is_quick(const AttentionRun *ran, Status *status)
 {
@@ -474,13 +461,13 @@ static bool write_run(const Context *cx, Report *report, Table **l2, AttentionRu
     attention_random_inputs(&ran->attention, &ran->machine, cx->options->seed);
     if ((!backward || numeric) && !attention_run_forward(ran)) return false;
     if (backward && !attention_run_backward(ran)) return false;
-    const uint64_t convention = convention_flops(ran, backward, cx->status);
+    const uint64_t convention = run_convention_flops(ran, backward, cx->status);
     Run *run = report_run(report);
     write_params(report, run, cx, ran);
     write_ledger(report, run, &ran->machine);
     if (!write_totals(report, run, ran, backward, convention)) return false;
     if (ran->setup.config.l2 == L2_SIMULATED && !write_l2(report, l2, ran, backward)) return false;
-    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, convention);
+    if (ran->setup.config.time) write_time(report, run, ran, cx->hw, backward);
     if (!numeric) return true;
     return backward ? write_backward_error(report, run, &ran->attention, &ran->machine) : write_error(report, run, &ran->attention, &ran->machine);
 }

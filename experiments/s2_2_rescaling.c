@@ -13,6 +13,7 @@
  * a spread. Left out: counts and time; BF16, whose error is thousands of times larger (1e-3) and hides all this.
  */
 #include "support/experiment.h"
+#include "support/tensor_named.h"
 #include "support/text.h"
 
 #include "algos/oracle.h"
@@ -381,13 +382,6 @@ static bool add_attempts(const Context *context, const Profile *profile, Report 
 }
 
 /* ---- §2.2: why the maximum is subtracted ---- */
-
-static Tensor *tensor_named(Machine *machine, const char *name)
-{
-    for (uint32_t i = 0; i < machine->tensor_count; i++)
-        if (strcmp(machine->tensors[i].name, name) == 0) return &machine->tensors[i];
-    return NULL;
-}
 
 /* Elements of O that are infinite or NaN; *largest becomes FlashAttention's largest row maximum. */
 static uint64_t count_lost(const Context *context, const Profile *profile, const Setup *setup, Method method, double *largest)

@@ -15,6 +15,7 @@
  * several blocks can meet.
  */
 #include "support/experiment.h"
+#include "support/tensor_named.h"
 #include "support/text.h"
 
 #include "algos/oracle.h"
@@ -96,13 +97,6 @@ static uint64_t ledger_sum(const Machine *machine, const char *launch, const cha
             sum += traffic_of(&row->traffic, direction);
     }
     return sum;
-}
-
-static const Tensor *tensor_named(const Machine *machine, const char *name)
-{
-    for (uint32_t i = 0; i < machine->tensor_count; i++)
-        if (strcmp(machine->tensors[i].name, name) == 0) return &machine->tensors[i];
-    return NULL;
 }
 
 static uint64_t tensor_bytes(const Machine *machine, const char *name)

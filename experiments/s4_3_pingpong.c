@@ -14,6 +14,7 @@
  * bound, not a forecast.
  */
 #include "support/experiment.h"
+#include "support/timed_run.h"
 #include "support/timeline_view.h"
 
 #include "sim/checked.h"
@@ -390,32 +391,26 @@ typedef struct {
 } ChipOutcome;
 
 /* The whole launch, by the model of the chip. */
-static bool time_launch_of(const Context *context, const Profile *chip, uint32_t keys, bool ping_pong, bool overlap,
-                           ChipOutcome *outcome)
+static bool time_launch_of(const Context *context, Report *report, const Profile *chip, uint32_t keys, bool ping_pong,
+                           bool overlap, ChipOutcome *outcome)
 {
     enum { N = 8448, CONSUMERS = 2, WARPS = 4 };
-    AttentionShape shape = attention_shape(N, 128);
-    AttentionRun run;
-    const RunSetup setup = {
-        .algorithm = &algorithm_fa3, .profile = chip, .tiles = {128, keys}, .config = {.l2 = L2_IDEAL, .time = true}};
-    shape.batch = 4;
-    shape.heads = shape.kv_heads = 16;
-    bool ok = attention_run_prepare(&run, &setup, &shape, context->alloc, context->status);
-    run.attention.fa3.no_ping_pong = !ping_pong;
-    run.attention.fa3.no_overlap = !overlap;
-    ok = ok && attention_run_forward(&run);
-    if (ok) {
-        const LaunchTime *time = &run.machine.launches[0].time;
-        const double flops = (double)run.totals.matmul_flops, tiles = flops / (4.0 * 128 * 128 * 128);
-        const double seconds = (double)machine_nanoseconds(&run.machine) / 1e9;
-        *outcome = (ChipOutcome){
-            .tflops = per(flops, seconds) / 1e12,
-            .cycles_per_tile = per((double)time->cycles * (double)chip->sm_count, tiles),
-            .instructions = per((double)(time->busy[UNIT_ISSUE] * chip->issue_slots_per_cycle_per_sm), tiles * CONSUMERS * WARPS),
-            .bound = time->bound};
-    }
-    attention_run_free(&run);
-    return ok;
+    TimedSetup setup = {.algorithm = &algorithm_fa3,
+                        .chip = chip,
+                        .shape = attention_shape(N, 128),
+                        .tiles = {128, keys},
+                        .fa3 = {.no_ping_pong = !ping_pong, .no_overlap = !overlap}};
+    TimedRun run;
+    setup.shape.batch = 4;
+    setup.shape.heads = setup.shape.kv_heads = 16;
+    if (!timed_run(&run, &setup, report, context->alloc, context->status)) return false;
+    const double tiles = (double)run.totals.matmul_flops / (4.0 * 128 * 128 * 128);
+    *outcome = (ChipOutcome){
+        .tflops = run.tflops,
+        .cycles_per_tile = per((double)run.cycles * (double)chip->sm_count, tiles),
+        .instructions = per((double)(run.busy[UNIT_ISSUE] * chip->issue_slots_per_cycle_per_sm), tiles * CONSUMERS * WARPS),
+        .bound = run.bound};
+    return true;
 }
 
 static const struct {
@@ -438,7 +433,8 @@ static bool add_chips(const Context *context, Report *report, const Profile *con
         for (size_t k = 0; k < 2; k++)
             for (size_t i = 0; i < CHIP_ORDERS; i++) {
                 ChipOutcome outcome = {0};
-                if (!time_launch_of(context, chips[c], keys[k], chip_orders[i].ping_pong, chip_orders[i].overlap, &outcome))
+                if (!time_launch_of(context, report, chips[c], keys[k], chip_orders[i].ping_pong, chip_orders[i].overlap,
+                                    &outcome))
                     return false;
                 if (c == 0 && k == 0) outcomes[i] = outcome;
                 table_row(table);

@@ -16,115 +16,16 @@
  * reads. And two blocks per SM gain more from LPT than one per SM could; the last columns of table `silicon` show that
  * beside an H200. The batch enters as more heads. --gantt draws the SMs of the first shape in the order of --order.
  */
+#include "support/block_plan.h"
 #include "support/experiment.h"
 #include "support/h200_dram.h"
 #include "support/h200_waves.h"
 
-#include "algos/run.h"
-
 #include "sim/checked.h"
-#include "sim/chip_schedule.h"
 
 #include <string.h>
 
 /* ---- one launch ---- */
-
-typedef enum { NATURAL, REVERSED, LONGEST_FIRST, SECTIONS, ORDERS } Order;
-
-static const char *const order_names[ORDERS] = {"natural", "reversed", "LPT", "sections"};
-
-#define SECTION_BYTES (UINT64_C(32) << 20) /* FlashAttention-3's budget */
-
-/* Scheduled in four orders in some seconds. */
-#define MOST_BLOCKS (UINT64_C(1) << 22)
-
-/* The blocks of a launch, head by head. */
-typedef struct {
-    Attention attention;                /* shape, blocks and band; it has no tensors */
-    uint64_t Tr, count;                 /* blocks of a head, of the launch */
-    uint64_t group;                     /* consecutive blocks that read one K/V head */
-    uint64_t kv_head_bytes, tile_bytes; /* K and V of one head; of one key block */
-    uint64_t work_sum, kv_asked;        /* tiles; bytes of K and V that all blocks read */
-    uint64_t *work, *bytes;             /* [count]: tiles; bytes of K and V that the block reads */
-    uint64_t *order;                    /* [count] */
-} Plan;
-
-static void plan_free(const Context *context, Plan *plan)
-{
-    alloc_free(context->alloc, plan->work);
-    alloc_free(context->alloc, plan->bytes);
-    alloc_free(context->alloc, plan->order);
-}
-
-static bool plan_sizes(const Context *context, Plan *plan, const AttentionShape *shape, TileSize tiles)
-{
-    Status *status = context->status;
-    if (!attention_check(shape, status)) return false;
-    plan->attention = (Attention){.shape = *shape, .Br = tiles.Br, .Bc = tiles.Bc, .band = attention_band(shape)};
-    plan->Tr = query_blocks(&plan->attention);
-    const uint64_t heads = checked_mul(shape->batch, shape->heads, "heads (batch * heads)", status);
-    plan->count = checked_mul(heads, plan->Tr, "blocks (batch * heads * ceil(N / Br))", status);
-    if (status_ok(status) && plan->count > MOST_BLOCKS)
-        return status_fail(status, STATUS_INFEASIBLE, "%" PRIu64 " thread blocks are too many to schedule (at most %" PRIu64 ")",
-                           plan->count, MOST_BLOCKS);
-    plan->group = max_u64(plan->Tr * group_size(&plan->attention), 1);
-    const uint64_t row = 2 * shape->head_dim * element_bytes(shape->dtype); /* of K and of V */
-    plan->tile_bytes = row * tiles.Bc;
-    plan->kv_head_bytes = checked_mul(row, shape->seqlen_k, "K and V of a head", status);
-    return status_ok(status);
-}
-
-/* plan_free is the caller's even after a failure. */
-static bool plan_launch(const Context *context, Plan *plan, const AttentionShape *shape, TileSize tiles)
-{
-    const char *what = "blocks of a launch";
-    *plan = (Plan){0};
-    if (!plan_sizes(context, plan, shape, tiles)) return false;
-    plan->work = alloc_array(context->alloc, plan->count, sizeof *plan->work, what, context->status);
-    plan->bytes = alloc_array(context->alloc, plan->count, sizeof *plan->bytes, what, context->status);
-    plan->order = alloc_array(context->alloc, plan->count, sizeof *plan->order, what, context->status);
-    if (!status_ok(context->status)) return false;
-    const uint64_t row = 2 * shape->head_dim * element_bytes(shape->dtype);
-    for (uint64_t b = 0; b < plan->count; b++) {
-        if (b >= plan->Tr) { /* as in the first head */
-            plan->work[b] = plan->work[b - plan->Tr];
-            plan->bytes[b] = plan->bytes[b - plan->Tr];
-        } else {
-            const BlockRange keys = visible_key_blocks(&plan->attention, b);
-            plan->work[b] = keys.end - keys.first;
-            plan->bytes[b] = plan->work[b] > 0 ? row * min_u64(keys.end * tiles.Bc, shape->seqlen_k) : 0;
-        }
-        plan->work_sum += plan->work[b];
-        plan->kv_asked = checked_add(plan->kv_asked, plan->bytes[b], "bytes of K and V read", context->status);
-    }
-    return status_ok(context->status);
-}
-
-/* Query blocks of a section: those of as many K/V heads as fit. */
-static uint64_t section_blocks(const Plan *plan)
-{
-    return groups_that_fit(plan->kv_head_bytes, SECTION_BYTES) * plan->group; /* at most 2^25 * MOST_BLOCKS */
-}
-
-static bool plan_order(const Context *context, Plan *plan, Order order)
-{
-    order_by_launch(plan->order, plan->count);
-    if (order == REVERSED) order_reversed_in_groups(plan->order, plan->count, max_u64(plan->Tr, 1));
-    if (order == LONGEST_FIRST || order == SECTIONS) {
-        const uint64_t section = order == SECTIONS ? section_blocks(plan) : max_u64(plan->count, 1);
-        return order_longest_first(plan->order, plan->work, plan->count, section, context->alloc, context->status);
-    }
-    return true;
-}
-
-/* chip_schedule_free is the caller's. */
-static bool schedule_plan(const Context *context, Plan *plan, Order order, const ChipSlots *chip, ChipSchedule *schedule)
-{
-    *schedule = (ChipSchedule){0};
-    if (!plan_order(context, plan, order)) return false;
-    const BlockList list = {.work = plan->work, .order = plan->order, .count = plan->count};
-    return chip_schedule(schedule, &list, chip, context->alloc, context->status);
-}
 
 /* What is kept of a schedule. */
 typedef struct {
@@ -536,8 +437,10 @@ static bool add_gantt(const Context *context, Report *report)
 /* Empty for a launch without blocks. */
 static void cell_of_some(Table *table, double value, int decimals)
 {
-    if (value > 0) cell_decimals(table, value, decimals);
-    else cell_empty(table);
+    if (value > 0)
+        cell_decimals(table, value, decimals);
+    else
+        cell_empty(table);
 }
 
 static void sweep_cells(Table *table, const Plan *plan, const Outcome *results, const Profile *hw)
@@ -744,60 +647,24 @@ static bool add_order_reads(const Context *context, Report *report)
 
 /* ---- persistent kernels ---- */
 
-/* Cycles to read or write `bytes` by one SM alone, after `latency`. */
-static uint64_t transfer_cycles(const Profile *chip, uint64_t bytes, uint64_t latency)
-{
-    const uint64_t per_second = chip->l2_bytes_per_second_per_sm;
-    return latency + ceil_div(bytes * (chip->tensor_clock_hz / 1000000), per_second / 1000000);
-}
-
-/* cuDNN 9.19's Hopper kernel, by its counters: the class of FlashAttention-3. */
-static bool persistent_blocks(const Context *context, const Profile *chip, uint64_t *blocks)
-{
-    Occupancy occupancy;
-    if (!blocks_per_sm(chip, 232448, 384, 168, &occupancy, context->status)) return false;
-    *blocks = chip->sm_count * occupancy.blocks;
-    return true;
-}
-
-static bool persistent_makespan(const Context *context, const Plan *plan, BlockList list, uint64_t workers, uint64_t *makespan)
-{
-    ChipSchedule s;
-    list.work = plan->work;
-    list.count = plan->count;
-    const bool ok = chip_schedule(&s, &list, &(ChipSlots){workers, 1, NULL}, context->alloc, context->status);
-    *makespan = s.makespan;
-    chip_schedule_free(&s);
-    return ok;
-}
-
 static bool persistent_row(const Context *context, Table *table, const Profile *h100, uint64_t N)
 {
     enum { TOKENS = 16384, TERA = 670 };
     AttentionShape shape = causal_shape(TOKENS / N, 16, N, 128);
     shape.mask = MASK_NONE;
-    const uint64_t tile_flops = UINT64_C(4) * 128 * 128 * 128, tile = 128 * 128 * 2;
-    const uint64_t cycles = tile_flops * h100->sm_count * (h100->tensor_clock_hz / 1000000) / ((uint64_t)TERA * 1000000);
-    const BlockList apart = {.prologue = transfer_cycles(h100, 2 * tile, h100->hbm_latency_cycles),
-                             .epilogue = transfer_cycles(h100, tile, h100->l2_latency_cycles)};
-    BlockList overlapped = apart;
-    uint64_t workers = 0, time_apart = 0, time_overlapped = 0;
+    Persistent p;
     Plan plan;
-    overlapped.overlap = true;
-    bool ok = plan_launch(context, &plan, &shape, (TileSize){128, 128}) && persistent_blocks(context, h100, &workers);
-    for (uint64_t b = 0; ok && b < plan.count; b++) plan.work[b] *= cycles;
-    ok = ok && persistent_makespan(context, &plan, apart, workers, &time_apart) &&
-         persistent_makespan(context, &plan, overlapped, workers, &time_overlapped);
+    const bool ok = plan_launch(context, &plan, &shape, (TileSize){128, 128}) && plan_persistent(context, &plan, h100, TERA, &p);
     if (ok) {
         table_row(table);
         cell_count(table, N);
         cell_count(table, plan.count);
-        cell_count(table, min_u64(workers, plan.count));
-        cell_count(table, plan.work[0]);
-        cell_textf(table, "%" PRIu64 ", %" PRIu64, apart.prologue, apart.epilogue);
-        cell_count(table, time_apart);
-        cell_count(table, time_overlapped);
-        cell_decimals(table, per(time_apart, time_overlapped), 3);
+        cell_count(table, min_u64(p.workers, plan.count));
+        cell_count(table, p.task);
+        cell_textf(table, "%" PRIu64 ", %" PRIu64, p.prologue, p.epilogue);
+        cell_count(table, p.apart);
+        cell_count(table, p.overlapped);
+        cell_decimals(table, per(p.apart, p.overlapped), 3);
     }
     plan_free(context, &plan);
     return ok;

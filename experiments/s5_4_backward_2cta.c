@@ -25,9 +25,6 @@ enum { ONE, TWO, FORMS };
 static const char *const form_names[FORMS] = {"one CTA", "two CTAs, each"};
 static const BackwardVariant variants[FORMS] = {{0}, {.two_ctas = true}};
 
-/* Table 3 of the paper, d = 128. */
-enum { EXCHANGE_CYCLES = 384 };
-
 typedef struct {
     TileAccount form[FORMS];
 } Pair;

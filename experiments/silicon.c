@@ -8,7 +8,7 @@
  * and the named mechanisms that a real kernel has on top. Nothing is fitted to a row; the numbers that were read off counters are
  * listed (table calibrated), and so is every counter that the model leaves out or is known to miss, with the reason. The chip is an H200
  * unless --hw names another. HBM bytes are those of the simulated L2 (support/silicon_dram.h). Times (support/silicon_times.h) stand beside
- * the time model without a verdict: it is a bound.
+ * the time model without a verdict.
  */
 #include "support/experiment.h"
 #include "support/silicon_times.h"
@@ -119,12 +119,12 @@ static const Column time_summary_columns[] = {
     {"kernel", "", "as in the file of times"},
     {"pass", "", "forward or backward"},
     {"rows", "", "problems timed"},
-    {"fastest", "", "smallest model / chip: how much too fast the model is where it is worst"},
+    {"fastest", "", "smallest model / chip"},
     {"median", "", "of model / chip"},
     {"slowest", "", "largest model / chip"},
     {"modelled as", "", "the algorithm of attn that was walked; or why there is none"},
 };
-static const TableSpec time_summary_table = {"time_summary", "Time: the model is a bound, not fitted to kernels", time_summary_columns, 7};
+static const TableSpec time_summary_table = {"time_summary", "Time: the model over the chip", time_summary_columns, 7};
 
 static const Column time_columns[] = {
     {"line", "", "of the file of times"},

@@ -45,6 +45,7 @@ static bool is_packed(Operation op)
  * MUFU, scale down. PyTorch's FlashAttention-2 also multiplies and subtracts apart. Measured: the hardware's count of warp instructions per tile
  * (hw_profiles/measured/h200_counters.csv) leaves 8.1 per score to mma.sync kernels and 7.1 to cuDNN's; FlashAttention-4 by its source. */
 static const uint8_t exponential_per_8[] = {[TENSOR_MMA_SYNC] = 48, [TENSOR_WGMMA] = 40, [TENSOR_TCGEN05] = 12};
+enum { FLUSHING_EXPONENTIAL_PER_8 = 16 };
 
 /* The polynomial exponential: scale and subtract, clamp, to integer and back, fraction, three multiply-adds, exponent added (machine code for
  * Hopper: 4 FFMA, 3 FADD, FMNMX, LEA). Packed, all but the last two are by pairs. */
@@ -53,7 +54,7 @@ static const uint8_t polynomial_per_8[] = {[TENSOR_MMA_SYNC] = 72, [TENSOR_WGMMA
 static uint64_t instructions_per_8_of(const Event *event)
 {
     const bool exponential = event->operation == OP_EXP_ROWS || event->operation == OP_ROWS_EXP_DIFFERENCE;
-    if (exponential) return exponential_per_8[event->instruction];
+    if (exponential) return event->stream->flush_to_zero ? FLUSHING_EXPONENTIAL_PER_8 : exponential_per_8[event->instruction];
     return instructions_per_8[event->operation] / (event->instruction == TENSOR_TCGEN05 && is_packed(event->operation) ? 2U : 1U);
 }
 

@@ -295,6 +295,7 @@ struct Stream {
     uint32_t index;             /* in the block */
     InstructionShape shape;     /* of its tensor-core instructions; the kernel's unless the block says otherwise */
     uint32_t poly_sixteenths;   /* of 16 columns, those that exp_rows sends past MUFU (poly_exp.h) */
+    bool flush_to_zero;         /* compiled so that ex2 flushes small results: an exponential is two instructions, one packed */
     bool async_matmul;          /* products are asynchronous: by default all but mma.sync */
     bool async_copy;            /* loads and stores are asynchronous: by default they are (cp.async, TMA) */
 };

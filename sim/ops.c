@@ -372,6 +372,18 @@ void matmul_fully(Stream *w, Tile *c, const Tile *a, const Tile *b, ProductForm 
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
+/* Elements that the tile's band leaves. */
+static uint64_t visible_in(const Tile *x)
+{
+    uint64_t visible = 0;
+    for (int64_t r = 0; r < (int64_t)x->rows; r++) {
+        const VisibleBand seen = row_band(x, (uint32_t)r);
+        const int64_t first = clamp(seen.first, 0, x->cols), last = clamp(seen.last, 0, x->cols);
+        if (last > first) visible += (uint64_t)(last - first);
+    }
+    return visible;
+}
+
 /* Sets the tile's band, or narrows the one it has; false when nothing is hidden by it. Row arithmetic only: no N x N mask exists anywhere. */
 static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step)
 {
@@ -386,15 +398,27 @@ static bool set_band(Tile *x, uint64_t row, uint64_t col, Band band, uint32_t st
     x->band_phase = phase;
     x->band.first = x->banded && x->band.first > low ? x->band.first : low;
     x->band.last = x->banded && x->band.last < end ? x->band.last : end;
-    uint64_t visible = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        const VisibleBand seen = row_band(x, (uint32_t)r);
-        const int64_t first = clamp(seen.first, 0, cols), last = clamp(seen.last, 0, cols);
-        if (last > first) visible += (uint64_t)(last - first);
-    }
-    x->visible = visible;
+    x->visible = visible_in(x);
     x->banded = true;
     return true;
+}
+
+Tile operand_part(const Tile *x, uint32_t row, uint32_t col, uint32_t rows, uint32_t cols)
+{
+    Tile part = *x;
+    part.rows = row < x->rows ? (uint32_t)min_u64(rows, x->rows - row) : 0;
+    part.cols = col < x->cols ? (uint32_t)min_u64(cols, x->cols - col) : 0;
+    part.area = part.visible = (uint64_t)part.rows * part.cols;
+    part.shape = (uint64_t)part.rows << 32 | part.cols;
+    if (x->banded && x->band_step != 1)
+        status_fail(x->block->machine->status, STATUS_INFEASIBLE, "%s: a part of tile %s, whose rows are stacked", x->block->kernel->name, x->name);
+    if (x->banded) {
+        part.band.first += (int64_t)row - (int64_t)col;
+        part.band.last += (int64_t)row - (int64_t)col;
+        part.visible = visible_in(&part);
+    }
+    if (x->data != NULL && part.area > 0) part.data = (char *)x->data + (col * x->ld + row) * x->block->machine->math->real_bytes;
+    return part;
 }
 
 static void mask_rows(Stream *w, Tile *x, uint64_t row, uint64_t col, Band band, uint32_t step, double hidden)

@@ -46,6 +46,10 @@ static inline void matmul_tn(Stream *w, Tile *c, const Tile *a, const Tile *b); 
 static inline void matmul_tn_add(Stream *w, Tile *c, const Tile *a, const Tile *b);                   /* C += Aᵀ B           [1 per element of C] */
 static inline void matmul_tn_continue(Stream *w, Tile *c, const Tile *a, const Tile *b);              /* C += Aᵀ B, the next part [0] */
 
+/* Rows row.. and columns col.. of the live part of x, at most rows x cols, as an operand of a product: reads the memory of x and hides what x
+ * hides. Good until x changes. */
+Tile operand_part(const Tile *x, uint32_t row, uint32_t col, uint32_t rows, uint32_t cols);
+
 /* ---------------------------------------------------------------------------------------------------------------- masks */
 
 /* Column j of the score matrix is visible from row i iff i + low <= j <= i + high. */

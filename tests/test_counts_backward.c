@@ -124,9 +124,16 @@ static void check_ways(Context *x, const BackwardCase *c, const Profile *profile
     attention_run_free(&run);
 }
 
+/* FlashAttention-3's warpgroups share the keys of a stored mask equally (test_fa3.c: what is refused). */
+static bool is_possible(const CountCase *c, size_t way)
+{
+    return way != WAY_FA3 || c->shape.dropout_source < DROPOUT_STORED || c->tiles.Bc % ceil_div(c->tiles.Bc, 64) == 0;
+}
+
 static void check_backwards(Context *x, const CountCase *count, const Profile *profile, bool brute)
 {
     for (size_t i = 0; i < BACKWARD_WAYS; i++) {
+        if (!is_possible(count, i)) continue;
         BackwardCase c = {*count, &backward_ways[i]};
         c.count.algorithm = c.way->algorithm;
         check_ways(x, &c, profile, brute);
@@ -618,7 +625,7 @@ int main(void)
         small_grid(&x);
         small_random(&x, 2500);
         long_rows(&x);
-        wide_random(&x, 3000);
+        wide_random(&x, 2400);
         executors(&x, 60);
         check_lecture_formulas(&x.test);
         check_lecture_values(&x.test);

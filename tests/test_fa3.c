@@ -6,13 +6,20 @@
  *     ping-pong             max(4 G T + 2 (S - G)+, 2 S T + 2 G)
  *     inside a warpgroup    G + S + (T - 1)(G + max(G, S)) + G
  *     both                  max(4 G T + (S - G)+, 2 S T + 2 G)
+ *
+ * The backward pass: the real tiles on an H100, what a tile reads, what is refused, its numbers against the oracle, and that its
+ * two warpgroups keep the tensor cores busy by turns. (Its counts: test_counts_backward.c.)
  */
 /* label: unit, closed-form */
 #include "test.h"
 
 #include "experiments/support/timeline_view.h"
 
+#include "algos/oracle.h"
+
 #include "sim/checked.h"
+
+#include <math.h>
 
 typedef struct {
     Test test;
@@ -245,6 +252,184 @@ static void test_real_tiles(Context *x)
     }
 }
 
+/* ---- the backward pass ---- */
+
+static bool walk_backward(Context *x, AttentionRun *run, const Profile *chip, const AttentionShape *shape, TileSize tiles,
+                          BackwardVariant variant, MachineConfig config, Status *status)
+{
+    const RunSetup setup = {.algorithm = &algorithm_fa3, .profile = chip, .tiles = {32, 16}, .config = config}; /* of the forward pass */
+    if (!attention_run_prepare(run, &setup, shape, &x->alloc, status)) return false;
+    if (!attention_run_prepare_backward(run, tiles, variant)) return false;
+    if (config.mode == MODE_COUNT) return attention_run_backward(run);
+    attention_random_inputs(&run->attention, &run->machine, 7);
+    return attention_run_forward(run) && attention_run_backward(run);
+}
+
+/* flash-attention's tiles for an H100 fit as they are; shared memory: K, V, two stages of Q, one or two of dO and dS, the way out
+ * of dQ. */
+typedef struct {
+    uint64_t d;
+    MaskKind mask;
+    uint32_t Br, Bc;
+    uint64_t smem, registers; /* bytes; KiB of shared memory = K, V + Q + dO + dS + dQ */
+} BackwardTiles;
+
+static const BackwardTiles backward_tiles[] = {
+    {64, MASK_NONE, 128, 128, (32 + 32 + 32 + 64 + 32) << 10, 4 * (128 * 24 + 256 * (26 + 64 + 64 + 64) + 4 * 128)},
+    {64, MASK_CAUSAL, 128, 128, (32 + 32 + 32 + 64 + 32) << 10, 4 * (128 * 24 + 256 * (26 + 64 + 64 + 64) + 4 * 128)},
+    {96, MASK_NONE, 64, 128, (48 + 24 + 24 + 32 + 24) << 10, 4 * (128 * 24 + 256 * (26 + 96 + 32 + 32) + 4 * 64)},
+    {128, MASK_NONE, 80, 128, (64 + 40 + 40 + 40 + 40) << 10, 4 * (128 * 24 + 256 * (26 + 128 + 40 + 40) + 4 * 80)},
+    {128, MASK_CAUSAL, 64, 128, (64 + 32 + 32 + 32 + 32) << 10, 4 * (128 * 24 + 256 * (26 + 128 + 32 + 32) + 4 * 64)},
+    {192, MASK_NONE, 64, 96, (72 + 48 + 24 + 12 + 24) << 10, 4 * (128 * 24 + 256 * (26 + 144 + 24 + 24) + 3 * 64)},
+    {256, MASK_NONE, 64, 80, (80 + 64 + 32 + 10 + 32) << 10, 4 * (128 * 24 + 256 * (26 + 160 + 32 + 20) + 3 * 64)},
+};
+
+static void test_backward_tiles(Context *x)
+{
+    const Profile h100 = profile(x, "h100");
+    for (size_t i = 0; i < sizeof backward_tiles / sizeof backward_tiles[0]; i++) {
+        const BackwardTiles *t = &backward_tiles[i];
+        Status status = {0};
+        AttentionRun run;
+        AttentionShape shape = attention_shape(1024, t->d);
+        char what[60];
+        shape.mask = t->mask;
+        snprintf(what, sizeof what, "backward, d = %" PRIu64 ", mask %d", t->d, t->mask);
+        walk_backward(x, &run, &h100, &shape, (TileSize){0, 0}, (BackwardVariant){0}, (MachineConfig){.mode = MODE_COUNT}, &status);
+        check_text(&x->test, status.text, "", what);
+        check_u64(&x->test, run.backward_tiles.Br, t->Br, what);
+        check_u64(&x->test, run.backward_tiles.Bc, t->Bc, what);
+        check_u64(&x->test, run.totals.sram_peak_bytes, t->smem, what);
+        check_u64(&x->test, run.totals.register_peak_bytes, t->registers, what);
+        attention_run_free(&run);
+    }
+}
+
+/* One tile at d = 128, two bytes an element: instructions, then threads, then copies, by the roles' tiles. */
+static void test_backward_tile(Context *x, uint32_t Br)
+{
+    const Profile unlimited = profile(x, "ideal_sm");
+    const uint64_t q = UINT64_C(2) * Br * 128, k = UINT64_C(2) * 128 * 128, ds = UINT64_C(2) * Br * 128, dq = UINT64_C(4) * Br * 128;
+    const uint64_t scores = 2 * (2 * q + k), keys = 2 * 2 * q, queries = 2 * ds + k;
+    Status status = {0};
+    AttentionRun run;
+    AttentionShape shape = attention_shape(128, 128);
+    shape.seqlen_q = Br;
+    walk_backward(x, &run, &unlimited, &shape, (TileSize){Br, 128}, (BackwardVariant){0}, (MachineConfig){.mode = MODE_COUNT}, &status);
+    check_text(&x->test, status.text, "", "one tile");
+    check_u64(&x->test, run.totals.smem_operand_bytes, scores + keys + queries, "Q, dO, dS per warpgroup; K, V twice, once each part");
+    check_u64(&x->test, run.totals.smem_thread_bytes, ds + dq, "dS and dQ written");
+    check_u64(&x->test, run.totals.smem_copy_bytes, 2 * k + 2 * q + dq, "K, V, Q, dO in, dQ out");
+    check_u64(&x->test, run.totals.matmul_flops, UINT64_C(10) * Br * 128 * 128, "five products");
+    attention_run_free(&run);
+}
+
+/* Both consumers meet once per query block where dS has two stages, and twice where it has one. */
+static void test_backward_barriers(Context *x, uint64_t d, uint64_t meetings)
+{
+    const Profile h100 = profile(x, "h100");
+    Status status = {0};
+    AttentionRun run;
+    const AttentionShape shape = attention_shape(640, d);
+    walk_backward(x, &run, &h100, &shape, (TileSize){64, 80}, (BackwardVariant){0}, (MachineConfig){.mode = MODE_COUNT}, &status);
+    check_text(&x->test, status.text, "", "barriers");
+    if (status_ok(&status)) {
+        const Counts *main_kernel = &run.machine.launches[1].counts;
+        check_u64(&x->test, main_kernel->elements[OP_ARRIVE], 2 * meetings * 10 * 8, "arrivals of two consumers, 10 x 8 tiles");
+        check_u64(&x->test, main_kernel->elements[OP_SYNC], 2 * meetings * 10 * 8, "waits of two consumers, 10 x 8 tiles");
+        check_u64(&x->test, main_kernel->elements[OP_ATOMIC_ADD], ceil_div(d, 64) * 10 * 8, "pieces of dQ");
+    }
+    attention_run_free(&run);
+}
+
+static void check_refused(Context *x, const AttentionShape *shape, TileSize tiles, BackwardVariant variant, const char *text)
+{
+    const Profile unlimited = profile(x, "ideal_sm");
+    Status status = {0};
+    AttentionRun run;
+    walk_backward(x, &run, &unlimited, shape, tiles, variant, (MachineConfig){.mode = MODE_COUNT}, &status);
+    check_text(&x->test, status.text, text, "refused");
+    check_u64(&x->test, status.code, STATUS_INFEASIBLE, text);
+    attention_run_free(&run);
+}
+
+static void test_backward_refusals(Context *x)
+{
+    static const char others[] = "fa3: its backward has no other dQ sums or loop order; use fa2";
+    const AttentionShape shape = attention_shape(512, 64);
+    const TileSize tiles = {128, 128};
+    AttentionShape stored = shape;
+    stored.dropout_source = DROPOUT_STORED;
+    stored.dropout.p = 0.5;
+    check_refused(x, &shape, tiles, (BackwardVariant){.deterministic = true}, others);
+    check_refused(x, &shape, tiles, (BackwardVariant){.direct_dq = true}, others);
+    check_refused(x, &shape, tiles, (BackwardVariant){.query_blocks_outside = true}, others);
+    check_refused(x, &shape, tiles, (BackwardVariant){.two_ctas = true}, "fa3: its backward has no pairs of CTAs; use fa4");
+    check_refused(x, &shape, (TileSize){64, 257}, (BackwardVariant){0},
+                  "fa3: 257 keys per block need 5 consumer warpgroups of 64; at most 4");
+    check_refused(x, &stored, (TileSize){64, 65}, (BackwardVariant){0},
+                  "fa3 reads a stored dropout mask in 2 equal parts: 65 keys per block are no multiple");
+}
+
+/* Real tiles, ragged lengths, groups. */
+static void test_backward_numbers(Context *x)
+{
+    static const struct {
+        ElementType type;
+        double tolerance;
+    } types[] = {{ELEMENT_F64, 1e-13}, {ELEMENT_F32, 1e-5}, {ELEMENT_BF16, 2e-2}};
+    static const uint64_t dims[] = {40, 64, 128, 192};
+    const Profile h100 = profile(x, "h100");
+    for (size_t i = 0; i < 3 * 4 * 2; i++) {
+        Status status = {0};
+        AttentionRun run;
+        BackwardError error = {0};
+        AttentionShape s = attention_shape(199, dims[i / 2 % 4]);
+        s.seqlen_k = 270;
+        s.heads = 4;
+        s.kv_heads = 2;
+        s.mask = i % 2 ? MASK_CAUSAL : MASK_NONE;
+        s.dtype = types[i / 8].type;
+        const MachineConfig config = {
+            .mode = MODE_NUMERIC, .poison = true, .precision = s.dtype == ELEMENT_F64 ? PRECISION_F64 : PRECISION_F32};
+        if (walk_backward(x, &run, &h100, &s, (TileSize){0, 0}, (BackwardVariant){0}, config, &status))
+            oracle_compare_backward(&run.attention, &run.machine, &error);
+        check_text(&x->test, status.text, "", "backward on an H100");
+        const double most = types[i / 8].tolerance * fmax(1, error.max_gradient);
+        check_true(&x->test, error.max_gradient > 0 && fmax(error.max_abs_dQ, fmax(error.max_abs_dK, error.max_abs_dV)) <= most,
+                   "gradients against the oracle");
+        attention_run_free(&run);
+    }
+}
+
+static void observe_key_blocks(void *observer, const Event *event)
+{
+    if (strcmp(event->stream->block->kernel->name, "fa3_bwd") == 0) timeline_observe(observer, event);
+}
+
+/* Where only products and exponentials take time: T query blocks of 128 x 128 at d = 128, five products of 1024 cycles each, 1024
+ * cycles of exponentials. Each warpgroup's P is hidden by its own dP and the other's products: no cycle is lost. */
+static void test_backward_overlap(Context *x)
+{
+    const Profile ideal = profile(x, "ideal_sm");
+    for (uint64_t T = 1; T <= 16; T *= 2) {
+        Status status = {0};
+        AttentionRun run;
+        Timeline timeline;
+        AttentionShape shape = attention_shape(128 * T, 128);
+        shape.seqlen_k = 128;
+        timeline_init(&timeline, &ideal, &x->alloc, &status);
+        const MachineConfig config = {.mode = MODE_COUNT, .observe = observe_key_blocks, .observer = &timeline};
+        walk_backward(x, &run, &ideal, &shape, (TileSize){128, 128}, (BackwardVariant){0}, config, &status);
+        check_true(&x->test, timeline_run(&timeline), status.text);
+        check_u64(&x->test, timeline.busy[UNIT_TENSOR], 5 * 1024 * T, "five products per tile");
+        check_u64(&x->test, timeline.busy[UNIT_MUFU], 1024 * T, "one exponential per score");
+        check_u64(&x->test, timeline.makespan, 5 * 1024 * T, "the tensor cores never wait");
+        timeline_free(&timeline);
+        attention_run_free(&run);
+    }
+}
+
 int main(void)
 {
     Context x = {0};
@@ -254,5 +439,13 @@ int main(void)
     test_switches(&x);
     test_registers(&x);
     test_real_tiles(&x);
+    test_backward_tiles(&x);
+    test_backward_tile(&x, 128);
+    test_backward_tile(&x, 64);
+    test_backward_barriers(&x, 128, 1);
+    test_backward_barriers(&x, 256, 2);
+    test_backward_refusals(&x);
+    test_backward_numbers(&x);
+    test_backward_overlap(&x);
     return test_end(&x.test, "test_fa3");
 }

@@ -14,6 +14,7 @@
 #include "sim/ops.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 typedef struct {
     Test test;
@@ -1046,7 +1047,7 @@ static void check_algorithms(Context *x, int cases)
 
 /* X: 5 x 7 with element (r, c) = 10 r + c. Its part from (2, 3) on, as much as 2 x 3 holds, is added to Y at (1, 4). */
 typedef struct {
-    Tensor *X, *Y;
+    Tensor *X, *Y, *Z;
     uint32_t row, col;
 } Parts;
 
@@ -1095,6 +1096,56 @@ static void check_parts(Context *x)
     parts = (Parts){.row = 6, .col = 0};
     run_part(x, &machine, &parts, &status);
     check_text(&x->test, status.text, "kernel: row 6, column 0 is outside tile x of 5 x 7", "a part that is not there");
+    machine_free(&machine);
+}
+
+/* C = A B with A 5 x 5, of which row i sees columns i - 1 .. i + 1, and B 5 x 7: all of A B, by parts of 3 rows, 2
+ * columns, 2 and 3 inner elements. */
+static void multiply_parts(Block *b, const void *arguments, uint64_t index)
+{
+    const Parts *p = arguments;
+    Stream *w = stream(b, "s", 1);
+    Tile *x = shared_tile(b, "x", ELEMENT_F64, 5, 5), *c = register_tile(b, "c", ELEMENT_F64, 3, 2);
+    Tile *y = shared_tile(b, "y", ELEMENT_F64, 5, 7);
+    (void)index;
+    load(w, x, p->X, 0);
+    mask_gradient(w, x, 0, 0, (Band){-1, 1});
+    load(w, y, p->Y, 0);
+    for (uint32_t row = 0; row < 5; row += 3)
+        for (uint32_t col = 0; col < 7; col += 2) {
+            const Tile left = operand_part(x, row, 0, 3, 2), right = operand_part(y, 0, col, 2, 2);
+            const Tile next_left = operand_part(x, row, 2, 3, UINT32_MAX), next_right = operand_part(y, 2, col, UINT32_MAX, 2);
+            matmul_nn(w, c, &left, &right);
+            matmul_nn_continue(w, c, &next_left, &next_right);
+            atomic_add_part(w, p->Z, row, col, c);
+        }
+}
+
+static void check_operand_parts(Context *x)
+{
+    Status status = {0};
+    Machine machine;
+    Parts parts = {0};
+    const Kernel kernel = kernel_of(multiply_parts);
+    machine_init(&machine, &x->unbounded, (MachineConfig){.mode = MODE_NUMERIC, .precision = PRECISION_F64}, &x->alloc, &status);
+    parts.X = machine_tensor(&machine, "X", ELEMENT_F64, 1, 1, 5, 5);
+    parts.Y = machine_tensor(&machine, "Y", ELEMENT_F64, 1, 1, 5, 7);
+    parts.Z = machine_tensor(&machine, "Z", ELEMENT_F64, 1, 1, 5, 7);
+    double *const X = parts.X->data, *const Y = parts.Y->data;
+    for (int i = 0; i < 25; i++) X[i] = 10 * (i / 5) + i % 5 + 1;
+    for (int i = 0; i < 35; i++) Y[i] = i == 30 ? (double)INFINITY : i * i % 11;     /* row 4: seen by rows 3 and 4 of A alone */
+    launch(&machine, &kernel, (Grid){1, 1, 1}, &parts);
+    check_text(&x->test, status.text, "", "parts of operands");
+    for (int r = 0; r < 5; r++)
+        for (int c = 0; c < 7; c++) {
+            double want = 0;
+            for (int k = 0; k < 5; k++) want += abs(r - k) <= 1 ? X[r * 5 + k] * Y[k * 7 + c] : 0;
+            check_close(&x->test, ((double *)parts.Z->data)[r * 7 + c], want, 0, "a product by parts");
+        }
+    const Counts *n = &machine.launches[0].counts;
+    check_u64(&x->test, n->matmul_flops, 2 * 5 * 5 * 7, "FLOPs of all parts");
+    check_u64(&x->test, exact_flops(n), 2 * 13 * 7, "of visible pairs");
+    check_u64(&x->test, n->smem_operand_bytes, 8 * (4 * 25 + 2 * 35), "A once per two columns, B once per three rows");
     machine_free(&machine);
 }
 
@@ -1206,6 +1257,7 @@ int main(void)
         check_ragged(&x);
         check_operand_bytes(&x);
         check_parts(&x);
+        check_operand_parts(&x);
         check_pair(&x, false);
         check_pair(&x, true);
         check_stacked(&x);

@@ -103,6 +103,19 @@ static void test_errors(Test *t)
     }
 }
 
+/* Without its operand a program with an optional one starts, another does not. */
+static void test_optional_operand(Test *t)
+{
+    const char *const argv[] = {"attn"};
+    ProgramSpec optional = program;
+    Status without = {0}, with = {0};
+    Options options;
+    optional.operand_optional = true;
+    options_parse(&program, 1, argv, &options, &without);
+    check_text(t, without.text, "the algorithm is missing; expected standard, fa1, fa1-shipped or fa2", "a required operand");
+    check_true(t, options_parse(&optional, 1, argv, &options, &with) && options.operand == NULL, "an optional operand");
+}
+
 static void test_values(Test *t)
 {
     Status status;
@@ -212,6 +225,7 @@ int main(void)
 {
     Test t = {0};
     test_errors(&t);
+    test_optional_operand(&t);
     test_values(&t);
     test_sweep(&t);
     test_random(&t);

@@ -433,7 +433,7 @@ static void test_skipped_rows(Context *x)
         {"cudnn,fwd,1,1,1,128,128,64,0,flash_fprop_wgmma,1x1x1,384x1x1,1,1,1,1,1,1,1,1,1\n", "no tile in its name"},
         {"cudnn,fwd,1,1,1,128,128,64,0,flash_fprop_wgmma_64x128x64_,1x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n",
          "fewer than two warpgroups: no producer and consumers"},
-        {"flash_decode,fwd,1,8,8,1,512,128,0,flash_fwd_splitkv_combine_kernel,2x1x1,128x1x1,1,1,1,1,1,1,1,1,1\n",
+        {"cudnn_decode,fwd,1,8,8,1,512,128,0,lean_reduction_kernel,1x8x1,256x1x1,1,1,1,1,1,1,1,1,1\n",
          "the launch that made its parts is not in the file"},
         {"flash_decode,fwd,1,8,8,1,512,128,0,flash_fwd_splitkv_kernel,1x1x4,128x1x1,1,1,1,1,1,1,1,1,1\n",
          "its grid is smaller than the number of query blocks"},
@@ -503,6 +503,25 @@ static void test_sizes(Context *x)
     }
 }
 
+/* Spills are known of whole tiles only. */
+static void test_ragged(Context *x)
+{
+    static const struct {
+        uint64_t Nq, Nk;
+        bool known;
+    } lengths[] = {{1024, 1024, true}, {1000, 1024, false}, {1024, 1000, false}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const SiliconLaunch l = {.kernel = "flash", .pass = "fwd", .launch = "flash_fwd_kernel", .grid = 8, .threads = 128,
+                                 .shape = shape_of(1, 1, lengths[i].Nq, lengths[i].Nk, 64, false)};
+        SiliconCounts counts;
+        const char *why = NULL;
+        Status status = {0};
+        check_true(&x->test, silicon_counts(silicon_kernel_of(&l, &why), &l, &x->h200, &counts, &why, &status), status.text);
+        check_true(&x->test, (counts.unknown[SILICON_L2_WRITE] == NULL) == lengths[i].known, "spills of ragged lengths");
+        check_true(&x->test, counts.unknown[SILICON_L2_READ] == NULL, "reads of ragged lengths");
+    }
+}
+
 /* One query and no split keys: the kernel of the forward, a group of query heads in a tile's rows; a causal mask hides nothing. */
 static void test_one_query(Context *x)
 {
@@ -515,6 +534,44 @@ static void test_one_query(Context *x)
         check_u64(&x->test, n[SILICON_TENSOR_INSTRUCTIONS], 8 * (4096 / 64) * (128 / 16) * (64 / 8) * (128 / 16) * 2,
                   "a tile for each K/V head and 64 keys");
     }
+}
+
+/* flash chooses its parts by the rule of algos/split_heuristics.h: in every row of both files, and for a combine kernel that stands alone. */
+static void test_split_rule(Context *x, const SiliconRows *rows)
+{
+    size_t seen = 0;
+    for (size_t i = 0; i < rows->count; i++) {
+        const SiliconRow *row = &rows->rows[i];
+        if (strncmp(row->launch.kernel, "flash", 5) != 0 || strcmp(silicon_kernel_role(row->kernel), "combine") != 0) continue;
+        SiliconLaunch alone = row->launch;
+        SiliconCounts counts;
+        const char *why = NULL;
+        Status status = {0};
+        alone.splits = 0;
+        check_true(&x->test, silicon_counts(row->kernel, &alone, &x->h200, &counts, &why, &status), status.text);
+        check_u64(&x->test, counts.n[SILICON_L2_READ], row->model.n[SILICON_L2_READ], "parts by flash's rule");
+        seen++;
+    }
+    check_true(&x->test, seen >= 3, "there are combine kernels");
+}
+
+/* Flash-Decoding's closed form and the two launches: what both read, but for L, which comes by sectors. */
+static void test_decode_closed_form(Context *x)
+{
+    const AttentionShape s = shape_of(32, 8, 1, 8192, 128, false);
+    const CountedProblem p = {.batch = 1, .heads = 32, .kv_heads = 8, .Nq = 1, .Nk = 8192, .d = 128, .band_low = -1, .band_high = 8192,
+                              .Br = 64, .Bc = 128, .element_bytes = 2, .statistic_bytes = 4, .ideal_l2 = true, .splits = 32, .packed = true};
+    const SiliconLaunch split = {.kernel = "flash_decode", .pass = "fwd", .launch = "flash_fwd_splitkv_kernel", .shape = s, .grid = 256, .threads = 128};
+    const SiliconLaunch combine = {.kernel = "flash_decode", .pass = "fwd", .launch = "flash_fwd_splitkv_combine_kernel", .shape = s,
+                                   .grid = 8, .threads = 128, .splits = 32};
+    uint64_t a[SILICON_COUNTERS], b[SILICON_COUNTERS];
+    ClosedForm form;
+    Status status = {0};
+    check_true(&x->test, closed_form_decode(&p, &form, &status), status.text);
+    check_counts(x, &split, a);
+    check_counts(x, &combine, b);
+    check_u64(&x->test, a[SILICON_L2_READ] + b[SILICON_L2_READ], form.l2_to_sm_bytes - 32 * 32 * 4 + 32 * 8 * 32, "both launches read");
+    check_u64(&x->test, a[SILICON_L2_WRITE] + b[SILICON_L2_WRITE], form.sm_to_l2_bytes - (32 * 32 + 32) * 4 + 32 * 32 * 32 + 8 * 32, "both launches write");
 }
 
 /* ---- HBM ---- */
@@ -546,7 +603,7 @@ static void test_dram(Context *x)
 static void test_times(Context *x)
 {
     static const char *const modelled[][2] = {{"flash", "fwd"},  {"flash", "bwd"},       {"cudnn", "fwd"},
-                                              {"std_qk", "fwd"}, {"std_softmax", "fwd"}, {"std_pv", "fwd"}};
+                                              {"std_qk", "fwd"}, {"std_softmax", "fwd"}, {"std_pv", "fwd"}, {"flash_decode", "fwd"}};
     SiliconTimes times;
     Status status = {0};
     check_true(&x->test, silicon_times_load(&times, NULL, &x->alloc, &status), status.text);
@@ -599,6 +656,9 @@ int main(void)
     test_targets(&x, &more, 110);
     test_errors(&x);
     test_known_misses(&x, &rows, &more);
+    test_split_rule(&x, &rows);
+    test_split_rule(&x, &more);
+    test_decode_closed_form(&x);
     silicon_rows_free(&rows);
     silicon_rows_free(&more);
     test_forward_by_brute_force(&x);
@@ -608,6 +668,7 @@ int main(void)
     test_skipped_rows(&x);
     test_refused_rows(&x);
     test_sizes(&x);
+    test_ragged(&x);
     test_one_query(&x);
     test_dram(&x);
     test_times(&x);

@@ -60,6 +60,7 @@ static void mix_block(Block *b, const void *arguments, uint64_t index)
     Rows *base = row_vector(b, "base", ELEMENT_F32, rows);
     (void)index;
     w->poly_sixteenths = mix->k;
+    w->flush_to_zero = true;
     fill(w, x, rows, ELEMENTS, 0.0);
     fill(w, base, rows, 1, 0.0);
     exp_rows(w, x, x, base);

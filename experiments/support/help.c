@@ -72,8 +72,9 @@ static void write_glossary(const TableSpec *table, Text *out)
 void help_write(const ProgramSpec *program, const TableSpec *const *tables, size_t table_count, Text *out)
 {
     text_addf(out, "%s: %s\n\nUsage: %s%s%s%s [options]\n", program->name, program->purpose, program->name,
-              program->operand == NULL ? "" : " <", program->operand == NULL ? "" : program->operand,
-              program->operand == NULL ? "" : ">");
+              program->operand == NULL ? "" : program->operand_optional ? " [" : " <",
+              program->operand == NULL ? "" : program->operand,
+              program->operand == NULL ? "" : program->operand_optional ? "]" : ">");
     if (program->examples[0] != NULL) text_add(out, "\nExamples:\n");
     for (size_t i = 0; i < 2 && program->examples[i] != NULL; i++)
         text_addf(out, "  %s%s%s\n", program->name, program->examples[i][0] == '\0' ? "" : " ", program->examples[i]);

@@ -563,7 +563,7 @@ bool options_parse(const ProgramSpec *program, int argc, const char *const *argv
         else if (option && !parse_option(program, argc, argv, &at, options, status)) return false;
         if (options->help || options->version) return true;
     }
-    if (program->operand != NULL && options->operand == NULL) {
+    if (program->operand != NULL && options->operand == NULL && !program->operand_optional) {
         char choices[400];
         list_choices(program->operand_choices, choices, sizeof choices);
         return status_fail(status, STATUS_USAGE, "the %s is missing; expected %s", program->operand, choices);

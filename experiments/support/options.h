@@ -94,6 +94,7 @@ typedef struct {
     bool output_is_directory;               /* -o DIR: no format is inferred from its suffix */
     const char *operand;                    /* "algorithm"; NULL: the program takes no positional argument */
     const char *const *operand_choices;     /* NULL-terminated */
+    bool operand_optional;                  /* without it Options.operand is NULL */
 } ProgramSpec;
 
 /* Reads argv[1..argc). On --help or --version it stops there with the flag set and succeeds. */

@@ -17,6 +17,7 @@
 #include "silicon_counts.h"
 
 #include "algos/algorithm.h"
+#include "algos/split_heuristics.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
 
@@ -370,16 +371,16 @@ static uint64_t rows_of(const Work *w) { return times(w, w->heads, w->Nq); }
 /* Thread blocks for each block of Br queries. */
 static uint64_t splits_in_grid(const Work *w, uint64_t Br) { return w->launch->grid / max_u64(times(w, w->heads, ceil_div(w->Nq, Br)), 1); }
 
-enum { FLASH_SPLIT_ROWS = 64 };
-
 /* Keys split among blocks: O and L of each part in float32. Eight rows of L, which a warp stores together, fill a sector; what stores fewer
  * takes one a row. */
 static bool flash_split(Work *w)
 {
-    const uint64_t Br = FLASH_SPLIT_ROWS, Bc = w->d == 64 ? 256 : 128, warps = 4;
+    const TileSize tiles = algorithm_decode.tiles(w->shape);
+    const Geometry geometry = algorithm_decode.geometry(w->shape, tiles);
+    const uint64_t Br = tiles.Br, warps = geometry.threads / WARP;
     pack_group(w);
     Tiling t;
-    if (!tile_forward(w, Br, Bc, (InstructionShape){(uint32_t)(Br / warps), 0}, &t)) return false;
+    if (!tile_forward(w, Br, tiles.Bc, geometry.shape, &t)) return false;
     const uint64_t splits = splits_in_grid(w, Br);
     if (splits == 0) return cannot(w, "its grid is smaller than the number of query blocks");
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
@@ -395,14 +396,25 @@ static bool flash_split(Work *w)
     return true;
 }
 
+/* Where the launch that made the parts is not known: flash's own rule. */
+static uint64_t splits_by_rule(const Work *w)
+{
+    const TileSize tiles = algorithm_decode.tiles(w->shape);
+    Work packed = *w;
+    pack_group(&packed);
+    const uint64_t query_blocks = ceil_div(packed.Nq, tiles.Br);
+    const SplitProblem problem = {.blocks = times(w, packed.heads, query_blocks), .query_blocks = query_blocks,
+                                  .key_blocks = ceil_div(packed.Nk, tiles.Bc), .sm_count = w->chip->sm_count};
+    return split_count(SPLIT_FA2, &problem);
+}
+
 /* Blocks of four rows (eight or sixteen for narrower heads). L is read by sectors, of which the rows of a block are a part; each block
  * writes one. Shared memory: L written, read transposed, its weights written; a weight read by each warp and part; the shuffles of a maximum and a
  * sum. Exponentials: of all parts against the maximum (4 warps), the logarithm (4), the weights of those there are. */
 static bool flash_combine(Work *w)
 {
-    const uint64_t splits = w->launch->splits, rows = w->d >= 128 ? 4 : 8, threads = 128;
+    const uint64_t splits = w->launch->splits > 0 ? w->launch->splits : splits_by_rule(w), rows = w->d >= 128 ? 4 : 8, threads = 128;
     uint64_t padded = 2, steps = 1;
-    if (splits == 0) return cannot(w, "the launch that made its parts is not in the file");
     for (; padded < splits; padded *= 2) steps++;
     const uint64_t blocks = ceil_div(rows_of(w), rows), weighing_warps = ceil_div(min_u64(rows * padded, threads), WARP);
     count(w, SILICON_L2_READ, times3(w, splits, rows_of(w), w->d * FLOAT));
@@ -737,7 +749,7 @@ uint64_t silicon_splits(const SiliconLaunch *launch)
     Status status = {0};
     Work w = work_on(launch, &status);
     uint64_t Br, Bc, depth;
-    if (!tile_in_name(launch->launch, &Br, &Bc, &depth)) Br = FLASH_SPLIT_ROWS;
+    if (!tile_in_name(launch->launch, &Br, &Bc, &depth)) Br = algorithm_decode.tiles(&launch->shape).Br;
     pack_group(&w);
     return status_ok(&status) ? splits_in_grid(&w, Br) : 0;
 }

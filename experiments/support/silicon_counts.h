@@ -38,7 +38,7 @@ typedef struct {
     const char *kernel, *pass, *launch;     /* columns of the file: "flash", "fwd", the kernel function's name */
     AttentionShape shape;
     uint64_t grid, threads;                 /* thread blocks, threads of each */
-    uint64_t splits;                        /* parts of the keys; 0: not known */
+    uint64_t splits;                        /* of a combine kernel: parts of the keys; 0: not known (flash: by its rule) */
 } SiliconLaunch;
 
 /* A kernel whose counts are known. */

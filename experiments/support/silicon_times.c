@@ -46,6 +46,7 @@ static const Stand stands[] = {
     {"flash", "fwd", &algorithm_fa2, {0, 0}, -1},          {"flash", "bwd", &algorithm_fa2, {0, 0}, -1},
     {"cudnn", "fwd", &algorithm_fa3, {128, 128}, -1},      {"std_qk", "fwd", &algorithm_standard, {0, 0}, 0},
     {"std_softmax", "fwd", &algorithm_standard, {0, 0}, 1}, {"std_pv", "fwd", &algorithm_standard, {0, 0}, 2},
+    {"flash_decode", "fwd", &algorithm_decode, {0, 0}, -1},
 };
 
 static const Stand *stand_of(const SiliconTime *row)
@@ -74,6 +75,7 @@ static bool walk(SiliconTime *row, const Stand *stand, const Profile *chip, Allo
                             .config = {.mode = MODE_COUNT, .l2 = L2_IDEAL, .time = true}};
     const bool backward = strcmp(row->pass, "bwd") == 0;
     bool ok = attention_run_prepare(&run, &setup, &row->shape, alloc, status);
+    if (stand->algorithm == &algorithm_decode) ok = ok && attention_run_set_decode(&run, (DecodeOptions){0});
     if (backward) ok = ok && attention_run_prepare_backward(&run, (TileSize){0, 0}, (BackwardVariant){0}) && attention_run_backward(&run);
     else ok = ok && attention_run_forward(&run);
     if (ok) add_launches(row, stand, &run, chip);

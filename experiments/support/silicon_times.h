@@ -1,8 +1,8 @@
 /* silicon_times.h - a file of wall times, row by row beside the time model (sim/launch_time.h).
  *
- * flash is walked as FlashAttention-2, cudnn's forward as FlashAttention-3 with its 128 x 128 tiles, std_* as the three launches of standard
- * attention; on the chip, each launch timed alone, one after the other. The model is a bound: it knows rates and latencies, not how a
- * kernel waits for itself, and no launch cost.
+ * flash is walked as FlashAttention-2, its decoding as Flash-Decoding with its own rule for the parts, cudnn's forward as FlashAttention-3
+ * with 128 x 128 tiles, std_* as the launches of standard attention, each timed alone; launches follow one another. The cost of a launch
+ * itself is left out.
  */
 #ifndef ATTNLAB_SILICON_TIMES_H
 #define ATTNLAB_SILICON_TIMES_H

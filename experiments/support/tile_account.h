@@ -39,6 +39,10 @@ typedef struct {
 
 enum { ACCOUNT_LENGTH = 2048, ACCOUNT_SIDE = 128 };
 
+/* What the exchange of dS between two CTAs takes of shared memory, d = 128: printed in the paper's Table 3 without a formula. No account
+ * here has it. */
+enum { EXCHANGE_CYCLES = 384 };
+
 /* One head of ACCOUNT_LENGTH queries and keys, no mask, BF16. Counts are checked against the closed form (a mismatch goes to the
  * report). */
 bool tile_account(TileAccount *account, const AccountSetup *setup, Report *report, Alloc *alloc, Status *status);

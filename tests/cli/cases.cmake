@@ -107,6 +107,14 @@ cli_case(silicon_bad_time PROGRAM silicon EXIT 2
 cli_case(silicon_other_chip PROGRAM silicon ARGS --hw a100 --summary STDOUT "these are kernels for Hopper, and the chip has no wgmma")
 cli_case(silicon_unknown_counter PROGRAM silicon ARGS --counter smem_wavefront EXIT 2 STDERR "did you mean 'smem_wavefronts'\\?")
 cli_case(silicon_full_disk PROGRAM silicon EXIT 4 SCRIPT "\"$PROGRAM\" --counter smem_wavefronts >/dev/full" STDERR "cannot write standard output: ")
+# ---- the ladder: what a chip lacks is said, and refused when asked for alone ----
+cli_case(ladder_no_wgmma PROGRAM s7_ladder ARGS fa3 --hw a100 EXIT 3 STDERR "fa3_forward needs wgmma: a100 has no wgmma")
+cli_case(ladder_no_tcgen05 PROGRAM s7_ladder ARGS fa4 --hw h100 EXIT 3 STDERR "fa4_forward needs tcgen05: h100 has no tcgen05")
+cli_case(ladder_one_chip PROGRAM s7_ladder ARGS --hw a100 --check STDOUT "no WGMMA.*no tcgen05.*now bound by")
+cli_case(ladder_one_rung PROGRAM s7_ladder ARGS fa3 --hw h200 --causal --seqlen 1k,2k STDOUT "h200 .*FA3 ")
+cli_case(ladder_unknown_rung PROGRAM s7_ladder ARGS fa5 EXIT 2 STDERR "unknown rung 'fa5'. did you mean 'fa1'\\?")
+cli_case(ladder_empty PROGRAM s7_ladder ARGS --seqlen 0 --check)
+cli_case(ladder_too_many PROGRAM s7_ladder ARGS --seqlen 1,2,3,4,5 --head-dim 16,32 EXIT 3 STDERR "30 ladders are too many to print. at most 24")
 
 # ---- times: no expected bytes, but the program runs, its two algorithms agree, and a slow machine fails no claim ----
 cli_case(s1_5_cpu_check PROGRAM s1_5_cpu ARGS --check --seqlen 1,100,256,300 --block-k 100 STDOUT "4 equal, 6 cited")

@@ -10,7 +10,7 @@ typedef struct {
     BackwardVariant variant;
 } BackwardWay;
 
-enum { WAY_STANDARD, WAY_FA2, WAY_FA2_DIRECT, WAY_FA2_DETERMINISTIC, WAY_FA2_BY_QUERIES, WAY_FA4, BACKWARD_WAYS };
+enum { WAY_STANDARD, WAY_FA2, WAY_FA2_DIRECT, WAY_FA2_DETERMINISTIC, WAY_FA2_BY_QUERIES, WAY_FA3, WAY_FA4, BACKWARD_WAYS };
 
 extern const BackwardWay backward_ways[BACKWARD_WAYS];
 

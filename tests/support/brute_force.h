@@ -52,8 +52,8 @@ typedef struct {
     bool dropout, stored_mask;          /* the mask is regenerated, or one byte per score in memory */
 } BruteBackward;
 
-/* Algorithm by name: "standard" (Dao et al. 2022, Algorithm 3), "fa2" (Dao 2023, Algorithm 2), "fa4" (Zadouri et al. 2026,
- * one CTA). */
+/* Algorithm by name: "standard" (Dao et al. 2022, Algorithm 3), "fa2" (Dao 2023, Algorithm 2), "fa3" (Shah et al. 2024,
+ * Algorithm 3), "fa4" (Zadouri et al. 2026, one CTA). */
 bool brute_force_backward(const char *algorithm, const BruteBackward *problem, BruteCounts *counts, Alloc *alloc, Status *status);
 
 /* What dropout adds to a forward pass: reads of a stored mask, writing it first, and its work. */

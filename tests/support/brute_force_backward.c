@@ -9,7 +9,7 @@ typedef struct {
     Memory dO, dQ, dK, dV, D, Z, dP, dS;
     Memory dQ_sum;                      /* rows of split 0, of split 1, ... */
     Memory dK_sum, dV_sum;
-    bool fa4;                           /* P stays out of shared memory, dQ leaves through it */
+    bool copied_out;                    /* FlashAttention-3 and -4: P stays out of shared memory, dQ leaves through it */
 } Backward;
 
 enum { MEMORIES = 17 };
@@ -136,11 +136,11 @@ static void fa2_tile(Backward *f, Span q, Span k)
             work(run, 1, 0);                            /* dP minus D */
             work(run, 1, 0);                            /* times P */
             if (b->dropout) work(run, 2, 0);            /* P dropped, dP dropped */
-            run->n->smem_thread_bytes += (f->fa4 ? 1 : 2) * run->p->element_bytes;  /* P and dS written; or dS alone */
+            run->n->smem_thread_bytes += (f->copied_out ? 1 : 2) * run->p->element_bytes;  /* P and dS written; or dS alone */
         }
     for (int product = 0; product < 2; product++) {     /* dV = Pᵀ dO, dK = dSᵀ Q */
         multiply(run, q, k);
-        if (!f->fa4) read_left_by(run, k, d, q, b->key_cols);   /* else P and dS are in tensor memory */
+        if (!f->copied_out) read_left_by(run, k, d, q, b->key_cols);   /* else P and dS are in registers or tensor memory */
         read_right_by(run, k, d, q, b->key_rows);
     }
     multiply(run, q, k);                                /* dQ = dS K */
@@ -165,7 +165,7 @@ static void fa2_key_block(Backward *f, uint64_t j)
             if (f->b->direct_dq) work_on(&f->run, q, d, 1);             /* times scale */
             if (f->b->direct_dq) add_to(&f->run, &f->dQ, q, 0);
             else add_to(&f->run, &f->dQ_sum, q, j % f->b->splits * p->Nq);
-            if (!f->fa4) continue;
+            if (!f->copied_out) continue;
             f->run.n->smem_thread_bytes += tile_bytes(q, d, p->statistic_bytes);
             copy(&f->run, q, d, p->statistic_bytes);
         }
@@ -402,11 +402,12 @@ bool brute_force_backward(const char *algorithm, const BruteBackward *b, BruteCo
 {
     Backward f;
     *counts = (BruteCounts){0};
-    const bool is_fa4 = strcmp(algorithm, "fa4") == 0, is_fa2 = strcmp(algorithm, "fa2") == 0 || is_fa4;
+    const bool copied_out = strcmp(algorithm, "fa3") == 0 || strcmp(algorithm, "fa4") == 0;
+    const bool is_fa2 = strcmp(algorithm, "fa2") == 0 || copied_out;
     if (!is_fa2 && strcmp(algorithm, "standard") != 0)
         return status_fail(status, STATUS_USAGE, "no brute-force count of a backward pass of '%s'", algorithm);
     if (new_backward(&f, b, counts, alloc, status)) {
-        f.fa4 = is_fa4;
+        f.copied_out = copied_out;
         if (is_fa2) fa2(&f);
         else standard(&f);
     }
