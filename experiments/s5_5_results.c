@@ -84,7 +84,7 @@ static const BackwardVariant two_ctas = {.two_ctas = true}, one_cta = {.direct_d
 static PublishedModel forward_model(bool shipped)
 {
     PublishedModel model = {.kernel = "fa4", .algorithm = &algorithm_fa4};
-    if (shipped) model.fa4 = fa4_as_shipped();
+    if (shipped) model.fa4 = fa4_as_shipped(false);
     return model;
 }
 
@@ -135,7 +135,7 @@ static bool model_gains(const Context *context, Report *report, const Profile *b
             if (backward) setup.backward = &one_cta;
             if (!timed_run(&old, &setup, report, context->alloc, context->status)) return false;
             setup.algorithm = &algorithm_fa4;
-            setup.fa4 = fa4_as_shipped();
+            setup.fa4 = fa4_as_shipped(false);
             if (backward) setup.backward = &two_ctas;
             if (!timed_run(&new, &setup, report, context->alloc, context->status)) return false;
             if (old.tflops > 0) widen(range, new.tflops / old.tflops);

@@ -57,7 +57,7 @@ static bool climb(const Context *context, Report *report, Ladder *ladder)
         const bool asked = context->options->operand != NULL && strcmp(context->options->operand, rungs[r].operand) == 0;
         ladder->there[r] = asked || (context->options->operand == NULL && runs_on(rungs[r].algorithm, ladder->chip));
         if (!ladder->there[r]) continue;
-        if (r == FA4) setup.fa4 = fa4_as_shipped();
+        if (r == FA4) setup.fa4 = fa4_as_shipped(setup.shape.mask != MASK_NONE);
         if (!timed_run(&ladder->runs[r], &setup, report, context->alloc, context->status)) return false;
     }
     return true;
@@ -219,7 +219,7 @@ static void removed(char *text, size_t size, const Ladder *ladder, int rung, con
         break;
     default:
         snprintf(text, size, "%.0f %% of the exponentials from MUFU, %" PRIu64 " of %" PRIu64 " rescalings of O",
-                 100.0 * fa4_as_shipped().poly_sixteenths / 16, Tc > 0 ? Tc - 1 : 0, Tc);
+                 100.0 * fa4_as_shipped(false).poly_sixteenths / 16, Tc > 0 ? Tc - 1 : 0, Tc);
     }
 }
 
@@ -398,7 +398,7 @@ static bool rescaled_percent(const Context *context, const Profile *b200, double
     uint64_t rescaled = 0;
     bool ok = attention_run_prepare(&run, &setup, &shape, context->alloc, context->status);
     if (ok) {
-        run.attention.fa4 = (Fa4Options){.conditional = true, .threshold = fa4_as_shipped().threshold};
+        run.attention.fa4 = (Fa4Options){.conditional = true, .threshold = fa4_as_shipped(false).threshold};
         attention_random_inputs(&run.attention, &run.machine, 1);
         ok = attention_run_forward(&run);
         for (uint32_t i = 0; i < run.machine.launch_count; i++)

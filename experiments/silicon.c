@@ -11,6 +11,7 @@
  * the time model without a verdict.
  */
 #include "support/experiment.h"
+#include "support/silicon_published.h"
 #include "support/silicon_times.h"
 
 #include "sim/suggest.h"
@@ -142,8 +143,29 @@ static const Column time_columns[] = {
 };
 static const TableSpec time_table = {"times", "Every time", time_columns, 12};
 
+static const Column error_columns[] = {
+    {"chip", "", "whose times"},
+    {"kernel", "", "as in the file, or on the bar"},
+    {"pass", "", "forward or backward"},
+    {"rows", "", "times at N >= 1024 that the model has a kernel for"},
+    {"median", "%", "of |model / chip - 1|"},
+    {"nine of ten", "%", "nine of ten rows err by no more"},
+    {"limit", "%", "error that nine of ten rows should not exceed"},
+    {"within", "%", "rows within the limit"},
+    {"worst", "%", "the largest error"},
+};
+static const TableSpec error_table = {"time_errors", "Time: errors at N >= 1024, nothing fitted to these rows", error_columns, 9};
+
+static const Column ranking_columns[] = {
+    {"times", "", "where they come from"},
+    {"pairs", "", "two kernels, one problem, more than 10 % apart"},
+    {"right", "", "pairs of which the model has the same one faster"},
+    {"share", "%", "right of pairs"},
+};
+static const TableSpec ranking_table = {"ranking", "Which of two kernels is faster", ranking_columns, 4};
+
 static const TableSpec *const tables[] = {&worst_table,   &counter_table, &miss_table,         &left_out_table, &calibrated_table,
-                                          &time_summary_table, &skipped_table, &summary_table, &row_table, &time_table};
+                                          &time_summary_table, &error_table, &ranking_table, &skipped_table, &summary_table, &row_table, &time_table};
 static const ProgramOption options[] = {{OPTION_COUNTERS, NULL}, {OPTION_TIMINGS, NULL}, {OPTION_KERNEL, NULL},
                                         {OPTION_PASS, NULL},     {OPTION_COUNTER, NULL}, {OPTION_SUMMARY, NULL}};
 
@@ -462,6 +484,105 @@ static bool add_time_summary(const Silicon *s)
     return true;
 }
 
+/* Rows of the file of times that count: attention, at N >= 1024, of this kernel and pass (NULL: flash and cudnn, both). */
+static size_t measured_errors(const Silicon *s, const char *kernel, const char *pass, double *errors)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->times.count; i++) {
+        const SiliconTime *row = &s->times.rows[i];
+        const bool main_kernel = strcmp(row->kernel, "flash") == 0 || strcmp(row->kernel, "cudnn") == 0;
+        if (row->skipped != NULL || row->shape.seqlen_q < 1024 || (kernel == NULL ? !main_kernel : strcmp(kernel, row->kernel) != 0)) continue;
+        if (pass == NULL || strcmp(pass, row->pass) == 0) errors[count++] = time_ratio(row) - 1;
+    }
+    return count;
+}
+
+static size_t published_errors(const PublishedTimes *times, const char *chip, const char *kernel, const char *pass, bool fp8, double *errors)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < times->count; i++) {
+        const PublishedTime *row = &times->rows[i];
+        const PublishedSource *source = published_source(row->curve->figure);
+        if (strcmp(chip, source->chip) != 0 || strcmp(kernel, row->curve->kernel) != 0 || fp8 != (source->dtype == ELEMENT_E4M3)) continue;
+        if (pass == NULL || strcmp(pass, source->pass) == 0) errors[count++] = row->model_us / row->printed_us - 1;
+    }
+    return count;
+}
+
+static void error_cells(Table *table, const char *chip, const char *kernel, const char *pass, double *errors, size_t count, double limit)
+{
+    const TimeErrors e = time_errors(errors, count, limit);
+    if (count == 0) return;
+    table_row(table);
+    cell_text(table, chip);
+    cell_text(table, kernel);
+    cell_text(table, pass == NULL ? "both" : pass);
+    cell_count(table, count);
+    cell_decimals(table, 100 * e.median, 1);
+    cell_decimals(table, 100 * e.ninth, 1);
+    cell_decimals(table, 100 * limit, 0);
+    cell_decimals(table, 100 * e.share, 0);
+    cell_textf(table, "%+.1f", 100 * e.worst);
+}
+
+static void add_measured_errors(const Silicon *s, Table *table, double *errors)
+{
+    static const struct {
+        const char *kernel, *pass;
+    } groups[] = {{"flash", "fwd"}, {"flash", "bwd"}, {"cudnn", "fwd"}, {"cudnn", "bwd"}, {NULL, NULL}};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        const size_t count = measured_errors(s, groups[i].kernel, groups[i].pass, errors);
+        error_cells(table, s->chip->name, groups[i].kernel == NULL ? "flash, cudnn" : groups[i].kernel, groups[i].pass, errors, count, 0.2);
+    }
+}
+
+static void add_published_errors(Table *table, const PublishedTimes *times, double *errors)
+{
+    static const struct {
+        const char *chip, *kernel, *pass;
+        bool fp8;
+    } groups[] = {{"a100", "fa2", "fwd", false},  {"a100", "fa2", "bwd", false},  {"h100", "fa2", "fwd", false}, {"h100", "fa2", "bwd", false},
+                  {"h100", "cudnn 9.1.1", "fwd", false}, {"h100", "cudnn 9.1.1", "bwd", false}, {"h100", "fa3", "fwd", false}, {"h100", "fa3", "bwd", false},
+                  {"h100", "fa3", "fwd", true},   {"b200", "fa2", "fwd", false},  {"b200", "fa4", "fwd", false}, {"b200", "fa4", "bwd", false}};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        const size_t count = published_errors(times, groups[i].chip, groups[i].kernel, groups[i].pass, groups[i].fp8, errors);
+        error_cells(table, groups[i].chip, groups[i].fp8 ? "fa3, FP8" : groups[i].kernel, groups[i].pass, errors, count, 0.25);
+    }
+}
+
+static void ranking_cells(Table *table, const char *what, Ranking ranking)
+{
+    table_row(table);
+    cell_text(table, what);
+    cell_count(table, ranking.pairs);
+    cell_count(table, ranking.right);
+    if (ranking.pairs > 0) cell_decimals(table, 100 * (double)ranking.right / (double)ranking.pairs, 1);
+    else cell_empty(table);
+}
+
+/* Errors and ranking; only of all rows, and on the chip of the measurements. */
+static bool add_time_errors(Silicon *s)
+{
+    if (s->filter.kernel != NULL || s->filter.pass != NULL || s->filter.counter >= 0) return true;
+    PublishedTimes published;
+    bool ok = published_times_model(&published, s->report, s->context->alloc, s->context->status);
+    double *errors = ok ? alloc_array(s->context->alloc, max_u64(s->times.count, published.count), sizeof *errors, "errors", s->context->status) : NULL;
+    ok = errors != NULL;
+    if (ok) {
+        Table *table = report_table(s->report, &error_table);
+        add_measured_errors(s, table, errors);
+        add_published_errors(table, &published, errors);
+        table = report_table(s->report, &ranking_table);
+        const Ranking measured = rank_measured(&s->times), printed = rank_published(&published);
+        ranking_cells(table, "measured: flash, cudnn", measured);
+        ranking_cells(table, "published: standard, FA1 to FA4, cuDNN", printed);
+        ranking_cells(table, "both", (Ranking){measured.pairs + printed.pairs, measured.right + printed.right});
+    }
+    alloc_free(s->context->alloc, errors);
+    published_times_free(&published);
+    return ok;
+}
+
 static void add_times(const Silicon *s)
 {
     Table *table = report_table(s->report, &time_table);
@@ -517,7 +638,7 @@ static bool fill_report(Silicon *s)
     add_misses(s);
     add_left_out(s);
     add_calibrations(s->report);
-    if (!add_time_summary(s)) return false;
+    if (!add_time_summary(s) || !add_time_errors(s)) return false;
     add_skipped(s);
     add_summary(s);
     if (!o->summary) add_rows(s);

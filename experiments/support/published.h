@@ -20,6 +20,8 @@ typedef enum {
     FA4_FIGURE_4, /* B200, forward */
     FA4_FIGURE_5, /* B200, forward, head dim 192 of Q and K, 128 of V */
     FA4_FIGURE_6, /* B200, backward */
+    FA2_FIGURE_6, /* A100, backward */
+    FA3_FIGURE_6, /* H100, backward */
     PUBLISHED_FIGURES
 } PublishedFigure;
 

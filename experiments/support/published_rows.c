@@ -67,7 +67,7 @@ static bool curve_rows(Table *table, const PublishedCurve *curve, const Publishe
         const TimedSetup setup = {.algorithm = model->algorithm,
                                   .chip = chip,
                                   .shape = published_shape(curve, p),
-                                  .fa4 = model->fa4,
+                                  .fa4 = model->fa4.conditional ? fa4_as_shipped(curve->causal) : model->fa4,
                                   .backward = model->backward};
         const double printed = (double)curve->points[p].tflops;
         TimedRun run;

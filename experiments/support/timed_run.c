@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-Fa4Options fa4_as_shipped(void) { return (Fa4Options){.poly_sixteenths = 3, .conditional = true, .threshold = 8}; }
+Fa4Options fa4_as_shipped(bool causal)
+{
+    return (Fa4Options){.poly_sixteenths = causal ? 2 : 3, .conditional = true, .threshold = 8};
+}
 
 AttentionShape published_shape(const PublishedCurve *curve, size_t point)
 {

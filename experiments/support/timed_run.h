@@ -50,9 +50,9 @@ static inline uint64_t l2_bytes(const Totals *t) { return t->l2_to_sm_bytes + t-
 static inline uint64_t hbm_bytes(const Totals *t) { return t->hbm_read_bytes + t->hbm_write_bytes; }
 static inline uint64_t smem_bytes(const Totals *t) { return t->smem_operand_bytes + t->smem_thread_bytes + t->smem_copy_bytes; }
 
-/* FlashAttention-4 as it ships on the B200 for d = 128 without a mask: 3 of 16 exponentials by polynomial, O rescaled at the
- * first key block only (what random data give, §5.3). */
-Fa4Options fa4_as_shipped(void);
+/* FlashAttention-4 as it ships on the B200 for d = 128: 3 of 16 exponentials by polynomial, 2 with a causal mask (its tuning table), O rescaled
+ * at the first key block only (what random data give, §5.3). */
+Fa4Options fa4_as_shipped(bool causal);
 
 /* The problem of one bar. */
 AttentionShape published_shape(const PublishedCurve *curve, size_t point);
