@@ -8,7 +8,9 @@
  *   2. Dependencies are read-after-write, write-after-read and write-after-write on tiles; a view is the tile below it.
  *   3. A unit serves one operation at a time; an operation takes all its units together.
  *   4. The operation that can start first starts first; among equals the one that was ready earlier, then program order.
- *   5. A named barrier is a token: barrier_arrive writes it, barrier_sync reads it.
+ *   5. A named barrier is a token: barrier_arrive writes it, barrier_sync reads it. What one stream made another may use a barrier's latency later.
+ *   6. An asynchronous product that the queue cannot take holds its stream until the queue can (Cost::queued_at); one that threads
+ *      issue instruction by instruction holds it for as long as that takes (Cost::issue).
  * Integer cycles. Several resident blocks are recorded one after the other and share the units.
  *
  * Left out: warps inside a stream diverge in nothing; caches (a load takes L2's latency).
