@@ -75,14 +75,20 @@ static void set_hold(Cost *cost, uint64_t hold)
     for (int unit = 0; unit < UNIT_KINDS; unit++) cost->hold = max_u64(cost->hold, cost->occupancy[unit]);
 }
 
+/* Elements that threads and tensor cores work on: the whole tile, live or not. */
+static uint64_t whole(const Tile *tile)
+{
+    return tile->area == 0 ? 0 : max_u64(tile->area, (uint64_t)tile->max_rows * tile->max_cols);
+}
+
 /* The tile whose elements set the work: the widest that the operation reads or writes. */
 static uint64_t work_elements(const Event *event)
 {
     uint64_t elements = 0;
     if (event->operation == OP_CONVERT) return tile_elements_here(event->written[0]);     /* it may be a part of what is read */
     for (int i = 0; i < EVENT_TILES; i++) {
-        if (event->read[i] != NULL) elements = max_u64(elements, event->read[i]->area);
-        if (event->written[i] != NULL) elements = max_u64(elements, event->written[i]->area);
+        if (event->read[i] != NULL) elements = max_u64(elements, whole(event->read[i]));
+        if (event->written[i] != NULL) elements = max_u64(elements, whole(event->written[i]));
     }
     return elements;
 }
@@ -136,7 +142,8 @@ static Cost matmul_cost(const Profile *profile, const Event *event)
     const bool synchronous = event->instruction == TENSOR_MMA_SYNC;
     const uint64_t instructions = synchronous ? fragment_instructions(c->product_operand_bytes) : 0;
     Cost cost = {0};
-    cost.occupancy[UNIT_TENSOR] = cycles_at(c->product_flops, tensor_rate(profile, event->instruction, event->read[0]->type));
+    const uint64_t flops = c->area > 0 ? c->product_flops / c->area * whole(c) : c->product_flops;
+    cost.occupancy[UNIT_TENSOR] = cycles_at(flops, tensor_rate(profile, event->instruction, event->read[0]->type));
     cost.occupancy[UNIT_SHARED] = cycles_at(c->product_operand_bytes, profile->smem_bytes_per_cycle_per_sm);
     cost.occupancy[UNIT_ISSUE] = cycles_at(instructions, profile->issue_slots_per_cycle_per_sm);
     cost.queued_at = queued_at(profile, event, cost.occupancy[UNIT_TENSOR]);

@@ -218,13 +218,13 @@ static void share_l2(Profile *profile, uint64_t busy_sms)
 }
 
 /* The power limit: a cycle takes 1 / boost clock while the tensor cores rest and 1 / full_tensor_clock while they multiply, and never less than
- * 1 / load_clock on average. On an H200 this gives, from cuBLAS alone, the clocks of four other kernels within 4 % (1.47 to 1.75 GHz;
+ * 1 / tensor_clock on average. On an H200 this gives, from cuBLAS alone, the clocks of four other kernels within 4 % (1.47 to 1.75 GHz;
  * tests/test_silicon_times.c). */
 static uint64_t nanoseconds_of(const Profile *p, uint64_t cycles, uint64_t multiplying)
 {
     const double rest = (double)(cycles - min_u64(multiplying, cycles)) / (double)p->boost_clock_hz;
     const double limited = rest + (double)min_u64(multiplying, cycles) / (double)p->full_tensor_clock_hz;
-    const double fastest = (double)cycles / (double)p->load_clock_hz;
+    const double fastest = (double)cycles / (double)p->tensor_clock_hz;
     return (uint64_t)(1e9 * (limited > fastest ? limited : fastest) + 0.5);
 }
 

@@ -71,7 +71,6 @@ static const ProfileKey keys[] = {
     {KEY(sm_count), "SMs", "chip", 1, 1024, NO, NO, "streaming multiprocessors in use"},
     {KEY(tensor_clock_hz), "Hz", "chip", 100 * MEGA, 10 * GIGA, NO, NO, "clock at which the published tensor peak is defined"},
     {KEY(boost_clock_hz), "Hz", "chip", 100 * MEGA, 10 * GIGA, NO, NO, "highest SM clock"},
-    {KEY(load_clock_hz), "Hz", "chip", 100 * MEGA, 10 * GIGA, NO, NO, "highest SM clock in kernels that use the tensor cores"},
     {KEY(full_tensor_clock_hz), "Hz", "chip", 100 * MEGA, 10 * GIGA, NO, NO, "SM clock at the power limit when the tensor cores never rest"},
     {KEY(launch_nanoseconds), "ns", "chip", 1, 1000000, YES, NO, "from one launch of an empty kernel to the next"},
 

@@ -37,7 +37,6 @@ typedef struct {
     uint64_t sm_count;
     uint64_t tensor_clock_hz;                   /* the clock at which the peak below is defined */
     uint64_t boost_clock_hz;                    /* the highest SM clock */
-    uint64_t load_clock_hz;                     /* the highest SM clock in kernels that use the tensor cores */
     uint64_t full_tensor_clock_hz;              /* the clock that the power limit leaves when the tensor cores never rest */
     uint64_t launch_nanoseconds;                /* from one launch to the next, when kernels do nothing */
 

@@ -399,8 +399,7 @@ static bool check_complete(const Parse *parse)
 /* The first must not be more than the second. */
 static const size_t at_most[][2] = {
     {offsetof(Profile, tensor_clock_hz), offsetof(Profile, boost_clock_hz)},
-    {offsetof(Profile, load_clock_hz), offsetof(Profile, boost_clock_hz)},
-    {offsetof(Profile, full_tensor_clock_hz), offsetof(Profile, load_clock_hz)},
+    {offsetof(Profile, full_tensor_clock_hz), offsetof(Profile, tensor_clock_hz)},
     {offsetof(Profile, hbm_sustained_bytes_per_second_per_chip), offsetof(Profile, hbm_bytes_per_second_per_chip)},
     {offsetof(Profile, hbm_bytes_per_second_per_sm), offsetof(Profile, hbm_sustained_bytes_per_second_per_chip)},
     {offsetof(Profile, l2_bytes_per_second_per_sm), offsetof(Profile, l2_bytes_per_second_per_chip)},

@@ -355,7 +355,7 @@ static const struct {
     {"overlong_utf8.txt", 3, 200, "the line is longer than 200 bytes"},
     {"tab.txt", 3, 16, "wrong unit 'cores' for sm_count; expected SMs"},
     {"truncated.txt", 3, 35,
-     "missing key tensor_clock_hz (and 44 more); expected 'tensor_clock_hz = NUMBER Hz per chip | SOURCE'"},
+     "missing key tensor_clock_hz (and 43 more); expected 'tensor_clock_hz = NUMBER Hz per chip | SOURCE'"},
     {"two_points.txt", 3, 22, "unexpected '.' in a number; expected digits, a blank and the unit"},
     {"unknown_key.txt", 3, 1, "unknown key 'sm_cuont'; did you mean 'sm_count'?"},
     {"unknown_key_far.txt", 3, 1, "unknown key 'frequency'; keys are described in hw_profiles/README.md"},
@@ -419,6 +419,7 @@ static const struct {
     const char *chip, *key, *value, *message;
 } contradictions[] = {
     {"h100", "tensor_clock_hz", "1981 MHz per chip", "tensor_clock_hz = 1981 MHz is more than boost_clock_hz = 1980 MHz"},
+    {"h100", "full_tensor_clock_hz", "1831 MHz per chip", "full_tensor_clock_hz = 1831 MHz is more than tensor_clock_hz = 1830 MHz"},
     {"h100", "hbm_sustained_bytes_per_second_per_chip", "3351 GB/s per chip",
      "hbm_sustained_bytes_per_second_per_chip = 3351 GB/s is more than hbm_bytes_per_second_per_chip = 3350 GB/s"},
     {"h100", "hbm_sustained_bytes_per_second_per_chip", "unlimited B/s per chip",

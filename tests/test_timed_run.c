@@ -26,7 +26,7 @@ static AttentionShape shape_of(uint64_t heads, uint64_t N, uint64_t d, MaskKind 
     return shape;
 }
 
-/* A launch at the clock that the power limit leaves, and never above load_clock; launches follow one another after the first has started. */
+/* A launch at the clock that the power limit leaves, and never above tensor_clock; launches follow one another after the first has started. */
 static double seconds_of(const AttentionRun *run, const Profile *chip)
 {
     const uint64_t wgmma = chip->wgmma_bf16_flops_per_cycle_per_sm, mma_sync = chip->mma_sync_bf16_flops_per_cycle_per_sm;
@@ -35,7 +35,7 @@ static double seconds_of(const AttentionRun *run, const Profile *chip)
     for (uint32_t i = 0; i < run->machine.launch_count; i++) {
         const double cycles = (double)run->machine.launches[i].time.cycles, products = (double)run->machine.launches[i].counts.matmul_flops / rate;
         const double limited = (cycles - products) / (double)chip->boost_clock_hz + products / (double)chip->full_tensor_clock_hz;
-        seconds += fmax(limited, cycles / (double)chip->load_clock_hz);
+        seconds += fmax(limited, cycles / (double)chip->tensor_clock_hz);
     }
     return seconds;
 }

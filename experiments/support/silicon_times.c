@@ -80,14 +80,31 @@ static void add_launches(SiliconTime *row, const Stand *stand, const AttentionRu
     }
 }
 
-static bool walk(SiliconTime *row, const Stand *stand, const Profile *chip, Alloc *alloc, Status *status)
+/* What flash launches when its rule cuts the keys into one part: its training kernel, which computes whole tiles, on one query per K/V head with the
+ * heads of the group as rows. */
+static const Stand unsplit = {.kernel = "flash_decode", .pass = "fwd", .algorithm = &algorithm_fa2, .launch = -1};
+
+static AttentionShape reshaped(const AttentionShape *shape)
+{
+    AttentionShape packed = *shape;
+    packed.seqlen_q = shape->heads / shape->kv_heads;
+    packed.heads = shape->kv_heads;
+    return packed;
+}
+
+static bool walk(SiliconTime *row, const Stand *stand, const AttentionShape *shape, const Profile *chip, Alloc *alloc, Status *status)
 {
     AttentionRun run;
     const RunSetup setup = {.algorithm = stand->algorithm, .profile = chip, .tiles = stand->tiles,
                             .config = {.mode = MODE_COUNT, .l2 = L2_IDEAL, .time = true}};
     const bool backward = strcmp(row->pass, "bwd") == 0;
-    bool ok = attention_run_prepare(&run, &setup, &row->shape, alloc, status);
+    bool ok = attention_run_prepare(&run, &setup, shape, alloc, status);
     if (stand->algorithm == &algorithm_decode) ok = ok && attention_run_set_decode(&run, (DecodeOptions){0});
+    if (ok && stand->algorithm == &algorithm_decode && run.problem.splits <= 1 && shape->seqlen_q == 1) {
+        const AttentionShape packed = reshaped(shape);
+        attention_run_free(&run);
+        return walk(row, &unsplit, &packed, chip, alloc, status);
+    }
     run.attention.fa3.no_overlap = stand->no_overlap;
     if (backward) ok = ok && attention_run_prepare_backward(&run, stand->backward_tiles, (BackwardVariant){0}) && attention_run_backward(&run);
     else ok = ok && attention_run_forward(&run);
@@ -106,7 +123,7 @@ bool silicon_time_model(SiliconTime *row, const Profile *chip, Alloc *alloc, Sta
     if (row->skipped != NULL) return true;
     Status failed = {0};
     row->stands_for = stand->algorithm->name;
-    if (walk(row, stand, chip, alloc, &failed)) return true;
+    if (walk(row, stand, &row->shape, chip, alloc, &failed)) return true;
     row->skipped = "too long to walk, or it does not fit the chip";
     return failed.code == STATUS_INFEASIBLE || status_fail(status, failed.code, "line %zu: %.400s", row->line, failed.text);
 }
