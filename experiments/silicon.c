@@ -154,7 +154,7 @@ static const Column error_columns[] = {
     {"within", "%", "rows within the limit"},
     {"worst", "%", "the largest error"},
 };
-static const TableSpec error_table = {"time_errors", "Time: errors at N >= 1024, nothing fitted to these rows", error_columns, 9};
+static const TableSpec error_table = {"time_errors", "Time: errors at N >= 1024", error_columns, 9};
 
 static const Column ranking_columns[] = {
     {"times", "", "where they come from"},
@@ -164,8 +164,18 @@ static const Column ranking_columns[] = {
 };
 static const TableSpec ranking_table = {"ranking", "Which of two kernels is faster", ranking_columns, 4};
 
+static const Column constant_columns[] = {
+    {"constant", "", "key of the chip's profile"},
+    {"a100", "", "NVIDIA A100"},
+    {"h100", "", "NVIDIA H100"},
+    {"h200", "", "NVIDIA H200"},
+    {"b200", "", "NVIDIA B200"},
+    {"fixed by", "", "what it was read off, on the H200; the other chips' values have their sources in hw_profiles/"},
+};
+static const TableSpec constant_table = {"constants", "Constants of the time model that no data sheet has: eight a chip", constant_columns, 6};
+
 static const TableSpec *const tables[] = {&worst_table,   &counter_table, &miss_table,         &left_out_table, &calibrated_table,
-                                          &time_summary_table, &error_table, &ranking_table, &skipped_table, &summary_table, &row_table, &time_table};
+                                          &time_summary_table, &constant_table, &error_table, &ranking_table, &skipped_table, &summary_table, &row_table, &time_table};
 static const ProgramOption options[] = {{OPTION_COUNTERS, NULL}, {OPTION_TIMINGS, NULL}, {OPTION_KERNEL, NULL},
                                         {OPTION_PASS, NULL},     {OPTION_COUNTER, NULL}, {OPTION_SUMMARY, NULL}};
 
@@ -352,6 +362,42 @@ static void add_calibrations(Report *report)
         cell_text(table, silicon_calibrations[i].value);
         cell_text(table, silicon_calibrations[i].from);
     }
+}
+
+/* One kernel's cycles are among what fixes them: cuDNN's forward pass, two shapes of the H200. */
+static bool add_constants(const Context *context, Report *report)
+{
+    static const char *const chips[] = {"a100", "h100", "h200", "b200"};
+    static const struct {
+        const char *key, *from;
+    } constants[] = {
+        {"issue_interval_millicycles_per_warp", "warp instructions and cycles of cuDNN's forward kernels (counters)"},
+        {"independent_interval_millicycles_per_warp", "micro-benchmark: eight polynomials at once"},
+        {"matmul_startup_cycles", "micro-benchmark: wgmma and wait"},
+        {"mma_sync_startup_cycles", "micro-benchmark: products of 32 rows a warp with their ldmatrix"},
+        {"wgmma_queue_instructions", "micro-benchmark: when a warpgroup has issued, and when it is done"},
+        {"barrier_latency_cycles", "micro-benchmark: bar.sync"},
+        {"full_tensor_clock_hz", "cuBLAS, 8192^3: TFLOP/s and share of tensor cycles"},
+        {"launch_nanoseconds", "micro-benchmark: empty kernels back to back"},
+    };
+    Table *table = report_table(report, &constant_table);
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
+        table_row(table);
+        cell_text(table, constants[i].key);
+        for (size_t c = 0; c < sizeof chips / sizeof chips[0]; c++) {
+            Profile chip;
+            char value[48];
+            if (!profile_load(chips[c], context->alloc, &chip, context->status)) return false;
+            for (size_t k = 0; k < profile_key_count(); k++)
+                if (strcmp(profile_key(k)->name, constants[i].key) == 0)
+                    profile_format_value(profile_key(k), profile_value(&chip, profile_key(k)), value, sizeof value);
+            cell_text(table, value);
+        }
+        cell_text(table, constants[i].from);
+    }
+    table_note(table, "The first took the cycles of one kernel at two shapes; the others, and all that is said of other kernels and chips, no kernel's time.");
+    table_note(table, "Beside them, by class of kernel and not by chip, the instructions of an exponential and of a fragment as compiled (sim/cost.c).");
+    return true;
 }
 
 static void add_skipped(const Silicon *s)
@@ -638,7 +684,7 @@ static bool fill_report(Silicon *s)
     add_misses(s);
     add_left_out(s);
     add_calibrations(s->report);
-    if (!add_time_summary(s) || !add_time_errors(s)) return false;
+    if (!add_time_summary(s) || !add_constants(s->context, s->report) || !add_time_errors(s)) return false;
     add_skipped(s);
     add_summary(s);
     if (!o->summary) add_rows(s);

@@ -15,6 +15,7 @@ typedef struct {
     const Algorithm *forward;
     Fa3Options fa3;
     TileSize tiles, backward_tiles;
+    uint64_t widest;                        /* head dim up to which its tiles are known; 0: all */
     bool two_ctas;                          /* backward, from head dim 128 on (published tuning) */
 } Model;
 
@@ -24,14 +25,16 @@ static const Model models[] = {
     {.kernel = "fa2", .forward = &algorithm_fa2},
     {.kernel = "fa3", .forward = &algorithm_fa3},
     {.kernel = "fa4", .forward = &algorithm_fa4, .two_ctas = true},
-    {.kernel = "cudnn 9.1.1", .forward = &algorithm_fa3, .fa3 = {.no_overlap = true}, .tiles = {128, 128}, .backward_tiles = {64, 128}},
+    {.kernel = "cudnn 9.1.1", .forward = &algorithm_fa3, .fa3 = {.no_overlap = true}, .tiles = {128, 128}, .backward_tiles = {64, 128}, .widest = 128},
 };
 
 static const Model *model_of(const PublishedCurve *curve)
 {
     const bool backward = strcmp(published_source(curve->figure)->pass, "bwd") == 0;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        if (strcmp(models[i].kernel, curve->kernel) == 0 && (!backward || models[i].forward->backward != NULL)) return &models[i];
+        if (strcmp(models[i].kernel, curve->kernel) == 0 && (models[i].widest == 0 || curve->head_dim <= models[i].widest) &&
+            (!backward || models[i].forward->backward != NULL))
+            return &models[i];
     return NULL;
 }
 
@@ -49,13 +52,13 @@ static bool model_bar(PublishedTime *row, Report *report, Alloc *alloc, Status *
     const PublishedSource *source = published_source(curve->figure);
     const Model *model = model_of(curve);
     const BackwardVariant variant = {.two_ctas = model->two_ctas && curve->head_dim >= 128};
-    const bool backward = strcmp(source->pass, "bwd") == 0, cudnn_tiles = curve->head_dim <= 128;
+    const bool backward = strcmp(source->pass, "bwd") == 0;
     Profile chip;
     TimedRun run;
     if (!profile_load(source->chip, alloc, &chip, status)) return false;
     TimedSetup setup = {.algorithm = model->forward, .chip = &chip, .shape = published_shape(curve, row->point), .fa3 = model->fa3,
                         .fa4 = fa4_as_shipped(curve->causal), .backward = backward ? &variant : NULL};
-    if (cudnn_tiles) setup.tiles = backward ? model->backward_tiles : model->tiles;
+    setup.tiles = backward ? model->backward_tiles : model->tiles;
     if (!timed_run(&run, &setup, report, alloc, status)) return false;
     row->model_us = run.microseconds;
     row->printed_us = run.microseconds * run.tflops / (double)curve->points[row->point].tflops;

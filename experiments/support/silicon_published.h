@@ -1,7 +1,7 @@
 /* silicon_published.h - the speeds that papers print, beside the time model, and which of two kernels the model puts first.
  *
  * Every bar of published.h at N >= 1024 whose kernel the model has is walked on its chip: FlashAttention-1, -2, -3, -4 and standard
- * attention by the real kernels' tiles, cuDNN 9.1 as the class of kernel it is (FlashAttention-3 without overlap inside a warpgroup).
+ * attention by the real kernels' tiles, cuDNN 9.1 as the class of kernel it is (FlashAttention-3 without overlap inside a warpgroup; up to d = 128, where its tiles are known).
  * Nothing is fitted to the bars. A ranked pair is two times of the same problem, by the same source, that differ by more than 10 %; it is ranked
  * right when the model has the same one faster.
  */

@@ -2,8 +2,9 @@
  *
  * flash is walked as FlashAttention-2, with two copies that PyTorch makes before its backward, its decoding as Flash-Decoding with its own rule
  * for the parts; cudnn as FlashAttention-3 (forward 128 x 128 tiles, softmax and products one after the other; backward 64 x 128); std_* as
- * the launches of standard attention, each timed alone. Launches of a pass follow one another. Nothing is fitted to these rows: constants come
- * from micro-benchmarks and from instruction counts (hw_profiles/h200.txt, sim/cost.c), tiles and schedules from the kernels' names and source.
+ * the launches of standard attention, each timed alone. Launches of a pass follow one another. Constants come from
+ * micro-benchmarks, from instruction counts and, the interval between instructions, from cuDNN's forward cycles (hw_profiles/h200.txt, sim/cost.c);
+ * tiles and schedules from the kernels' names and source.
  */
 #ifndef ATTNLAB_SILICON_TIMES_H
 #define ATTNLAB_SILICON_TIMES_H
