@@ -683,7 +683,9 @@ static bool add_counters(const Context *context, Report *report)
     Deviations deviations = {0};
     for (size_t i = 0; i < H200_DRAM_ROWS; i++) {
         const H200Dram *row = &h200_dram[i];
-        const DramProblem problem = {row->family, row->launch, 1, row->heads, row->heads, row->seqlen, row->seqlen, row->head_dim, row->causal};
+        DramProblem problem = {row->family, row->launch, attention_shape(row->seqlen, row->head_dim)};
+        problem.shape.heads = problem.shape.kv_heads = row->heads;
+        problem.shape.mask = row->causal ? MASK_CAUSAL : MASK_NONE;
         DramBytes bytes;
         if (!silicon_dram(&problem, context->alloc, context->status, &bytes)) return false;
         read_cells(reads, row, &bytes);

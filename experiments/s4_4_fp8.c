@@ -15,6 +15,7 @@
  */
 #include "support/experiment.h"
 #include "support/fp8_error.h"
+#include "support/spread.h"
 
 #include "algos/run.h"
 #include "sim/cost.h"
@@ -23,30 +24,6 @@
 #include <math.h>
 
 enum { N_LECTURE = 1024, D_LECTURE = 128, QUERIES = 1024, N_PAPER = 8192, QUICK_SEEDS = 3, STUDY_SEEDS = 24, STUDY_LENGTH_SEEDS = 20, LONGEST = 65536 };
-
-/* ---- statistics ---- */
-
-typedef struct {
-    double sum, squares, least, most;
-    uint32_t count;
-} Sample;
-
-static void sample_add(Sample *s, double x)
-{
-    s->least = s->count == 0 || x < s->least ? x : s->least;
-    s->most = s->count == 0 || x > s->most ? x : s->most;
-    s->sum += x;
-    s->squares += x * x;
-    s->count++;
-}
-
-static double mean(const Sample *s) { return s->sum / s->count; }
-
-static double deviation(const Sample *s)
-{
-    const double m = mean(s), variance = s->count > 1 ? (s->squares - s->count * m * m) / (s->count - 1) : 0;
-    return variance > 0 ? sqrt(variance) : 0;
-}
 
 /* ---- the recipes ---- */
 
@@ -79,9 +56,9 @@ static Fp8Recipe recipe_of(int row, int way)
 
 /* Everything measured at N = 1024, d = 128. */
 typedef struct {
-    Sample error[ROWS][WAYS], kernel[ROWS], part[PARTS];
-    Sample qk_gain, qk_block_gain, all_gain, int8_gain, block_over_tensor, slide_gain;      /* per seed */
-    Sample share, spread[2];                    /* outliers [%]; max / RMS before and after rotation */
+    Spread error[ROWS][WAYS], kernel[ROWS], part[PARTS];
+    Spread qk_gain, qk_block_gain, all_gain, int8_gain, block_over_tensor, slide_gain;      /* per seed */
+    Spread share, spread[2];                    /* outliers [%]; max / RMS before and after rotation */
     Fp8OperandError operand[2][2];              /* [E4M3, INT8][rotated], first seed */
     RotationError rotation;
 } Measured;
@@ -91,12 +68,12 @@ static double ratio(const double *e, int way, int row, int over) { return e[row 
 
 static void measure_factors(Measured *m, const double *e)
 {
-    sample_add(&m->qk_gain, ratio(e, QK_E4M3, TENSOR, TENSOR_ROTATED));
-    sample_add(&m->qk_block_gain, ratio(e, QK_E4M3, BLOCK, BLOCK_ROTATED));
-    sample_add(&m->all_gain, ratio(e, ALL_E4M3, TENSOR, TENSOR_ROTATED));
-    sample_add(&m->slide_gain, ratio(e, ALL_E4M3, TENSOR, BLOCK_ROTATED));
-    sample_add(&m->int8_gain, ratio(e, QK_INT8, TENSOR, TENSOR_ROTATED));
-    sample_add(&m->block_over_tensor, ratio(e, ALL_E4M3, BLOCK_ROTATED, TENSOR_ROTATED));
+    spread_add(&m->qk_gain, ratio(e, QK_E4M3, TENSOR, TENSOR_ROTATED));
+    spread_add(&m->qk_block_gain, ratio(e, QK_E4M3, BLOCK, BLOCK_ROTATED));
+    spread_add(&m->all_gain, ratio(e, ALL_E4M3, TENSOR, TENSOR_ROTATED));
+    spread_add(&m->slide_gain, ratio(e, ALL_E4M3, TENSOR, BLOCK_ROTATED));
+    spread_add(&m->int8_gain, ratio(e, QK_INT8, TENSOR, TENSOR_ROTATED));
+    spread_add(&m->block_over_tensor, ratio(e, ALL_E4M3, BLOCK_ROTATED, TENSOR_ROTATED));
 }
 
 static bool measure_kernel(const Context *context, Measured *m, const Fp8Case *c)
@@ -104,7 +81,7 @@ static bool measure_kernel(const Context *context, Measured *m, const Fp8Case *c
     for (int row = 0; row < ROWS; row++) {
         double error;
         if (!fp8_kernel_error(c, context->hw, row_scales[row], is_rotated(row) ? ROTATE_QK : ROTATE_NONE, &error, context->status)) return false;
-        sample_add(&m->kernel[row], error);
+        spread_add(&m->kernel[row], error);
     }
     return true;
 }
@@ -129,11 +106,11 @@ static bool measure_seed(const Context *context, Measured *m, uint64_t seed, boo
         for (int i = 0; i < ROWS * WAYS; i++) recipes[i] = recipe_of(i / WAYS, i % WAYS);
         fp8_errors(&c, recipes, ROWS * WAYS, e);
         fp8_errors(&c, parts, PARTS, part);
-        for (int i = 0; i < ROWS * WAYS; i++) sample_add(&m->error[i / WAYS][i % WAYS], e[i]);
-        for (int i = 0; i < PARTS; i++) sample_add(&m->part[i], part[i]);
+        for (int i = 0; i < ROWS * WAYS; i++) spread_add(&m->error[i / WAYS][i % WAYS], e[i]);
+        for (int i = 0; i < PARTS; i++) spread_add(&m->part[i], part[i]);
         measure_factors(m, e);
-        sample_add(&m->share, 100.0 * (double)c.outliers / (3.0 * N_LECTURE * D_LECTURE));
-        for (int rotated = 0; rotated < 2; rotated++) sample_add(&m->spread[rotated], fp8_max_over_rms(&c, rotated == 1));
+        spread_add(&m->share, 100.0 * (double)c.outliers / (3.0 * N_LECTURE * D_LECTURE));
+        for (int rotated = 0; rotated < 2; rotated++) spread_add(&m->spread[rotated], fp8_max_over_rms(&c, rotated == 1));
         ok = measure_kernel(context, m, &c) && (!first || measure_first(context, m, &c));
     }
     fp8_case_free(&c);
@@ -172,15 +149,16 @@ static void add_errors(Report *report, const Measured *m)
         cell_text(table, row_names[row]);
         cell_text(table, is_rotated(row) ? "yes" : "no");
         for (int way = QK_E4M3; way <= ALL_E4M3; way++) {
-            cell_significant(table, mean(&m->error[row][way]), 3);
-            cell_significant(table, deviation(&m->error[row][way]), 2);
+            cell_significant(table, spread_mean(&m->error[row][way]), 3);
+            cell_significant(table, spread_deviation(&m->error[row][way]), 2);
         }
-        cell_significant(table, mean(&m->kernel[row]), 3);
-        cell_significant(table, mean(&m->error[row][QK_INT8]), 3);
+        cell_significant(table, spread_mean(&m->kernel[row]), 3);
+        cell_significant(table, spread_mean(&m->error[row][QK_INT8]), 3);
     }
-    table_note(table, "%u seeds. BF16 control: %.2e, standard deviation %.1e.", m->share.count, mean(&m->part[BF16]), deviation(&m->part[BF16]));
+    table_note(table, "%" PRIu64 " seeds. BF16 control: %.2e, standard deviation %.1e.", m->share.count,
+               spread_mean(&m->part[BF16]), spread_deviation(&m->part[BF16]));
     table_note(table, "After rotation one scale per block gains nothing: block / tensor %.3f, standard deviation %.3f, %.3f to %.3f.",
-               mean(&m->block_over_tensor), deviation(&m->block_over_tensor), m->block_over_tensor.least, m->block_over_tensor.most);
+               spread_mean(&m->block_over_tensor), spread_deviation(&m->block_over_tensor), m->block_over_tensor.least, m->block_over_tensor.most);
 }
 
 /* ---- what rotation gains ---- */
@@ -195,12 +173,12 @@ static const Column gain_columns[] = {
 };
 static const TableSpec gain_table = {"gains", "What rotation gains", gain_columns, sizeof gain_columns / sizeof gain_columns[0]};
 
-static void gain_row(Table *table, const char *what, const Sample *s, const char *lecture)
+static void gain_row(Table *table, const char *what, const Spread *s, const char *lecture)
 {
     table_row(table);
     cell_text(table, what);
-    cell_decimals(table, mean(s), 2);
-    cell_decimals(table, deviation(s), 2);
+    cell_decimals(table, spread_mean(s), 2);
+    cell_decimals(table, spread_deviation(s), 2);
     cell_decimals(table, s->least, 2);
     cell_decimals(table, s->most, 2);
     cell_text(table, lecture);
@@ -227,20 +205,20 @@ static const Column part_columns[] = {
 };
 static const TableSpec part_table = {"parts", "Which operand the error comes from", part_columns, sizeof part_columns / sizeof part_columns[0]};
 
-static void part_row(Table *table, const char *what, const Sample *s, double all, const char *remark)
+static void part_row(Table *table, const char *what, const Spread *s, double all, const char *remark)
 {
     table_row(table);
     cell_text(table, what);
-    cell_significant(table, mean(s), 3);
-    cell_significant(table, deviation(s), 2);
-    cell_decimals(table, 100.0 * mean(s) * mean(s) / (all * all), 1);
+    cell_significant(table, spread_mean(s), 3);
+    cell_significant(table, spread_deviation(s), 2);
+    cell_decimals(table, 100.0 * spread_mean(s) * spread_mean(s) / (all * all), 1);
     cell_text(table, remark);
 }
 
 static void add_parts(Report *report, const Measured *m)
 {
     Table *table = report_table(report, &part_table);
-    const double all = mean(&m->error[TENSOR][ALL_E4M3]);
+    const double all = spread_mean(&m->error[TENSOR][ALL_E4M3]);
     part_row(table, "Q and K", &m->error[TENSOR][QK_E4M3], all, "");
     part_row(table, "Q and K, rotated", &m->error[TENSOR_ROTATED][QK_E4M3], all, "still the largest part");
     part_row(table, "V", &m->part[ONLY_V], all, "");
@@ -282,10 +260,10 @@ static void add_operands(Report *report, const Measured *m)
             cell_count(table, e->levels);
             cell_significant(table, e->rms_error, 3);
             cell_significant(table, e->rms_score_error, 3);
-            cell_significant(table, mean(&m->error[row[rotated]][way[format]]), 3);
+            cell_significant(table, spread_mean(&m->error[row[rotated]][way[format]]), 3);
         }
-    table_note(table, "max / RMS of all seeds: %.1f, standard deviation %.1f; rotated %.2f, %.2f.", mean(&m->spread[0]), deviation(&m->spread[0]),
-               mean(&m->spread[1]), deviation(&m->spread[1]));
+    table_note(table, "max / RMS of all seeds: %.1f, standard deviation %.1f; rotated %.2f, %.2f.", spread_mean(&m->spread[0]),
+               spread_deviation(&m->spread[0]), spread_mean(&m->spread[1]), spread_deviation(&m->spread[1]));
     table_note(table, "E4M3 is a floating-point format: its relative precision is the same for a large and a small value, so the error of Q and");
     table_note(table, "of S is the same before and after. Rotation takes it from the scores with the largest weights: O gains. INT8 gains at once.");
 }
@@ -306,10 +284,8 @@ static const TableSpec length_table = {"lengths", "The error against N: where th
                                        sizeof length_columns / sizeof length_columns[0]};
 
 typedef struct {
-    Sample error[ROWS], gain;
+    Spread error[ROWS], gain;
 } Length;
-
-static double pooled(const Sample *s) { return sqrt(s->squares / s->count); }
 
 /* Longer sequences cost more and get fewer seeds, unless this is the study; the longest only the two rows that make the gain. */
 static uint32_t seeds_of(const Options *o, uint64_t N) { return o->study ? STUDY_LENGTH_SEEDS : N <= N_LECTURE ? QUICK_SEEDS : 1; }
@@ -332,9 +308,9 @@ static bool measure_length_seed(const Context *context, uint64_t N, uint64_t see
     fp8_case_free(&c);
     for (size_t i = 0; ok && i < count; i++) {
         by_row[row_of[i]] = e[i];
-        sample_add(&length->error[row_of[i]], e[i]);
+        spread_add(&length->error[row_of[i]], e[i]);
     }
-    if (ok) sample_add(&length->gain, by_row[TENSOR] / by_row[BLOCK_ROTATED]);
+    if (ok) spread_add(&length->gain, by_row[TENSOR] / by_row[BLOCK_ROTATED]);
     return ok;
 }
 
@@ -381,11 +357,11 @@ static bool add_lengths(const Context *context, const Measured *m, Report *repor
         cell_count(table, N);
         cell_count(table, length.gain.count);
         for (int row = 0; row < ROWS; row++) {
-            if (length.error[row].count > 0) cell_significant(table, pooled(&length.error[row]), 3);
+            if (length.error[row].count > 0) cell_significant(table, spread_rms(&length.error[row]), 3);
             else cell_text(table, "-");
         }
-        cell_decimals(table, mean(&length.gain), 2);
-        if (length.gain.count > 1) cell_decimals(table, deviation(&length.gain), 2);
+        cell_decimals(table, spread_mean(&length.gain), 2);
+        if (length.gain.count > 1) cell_decimals(table, spread_deviation(&length.gain), 2);
         else cell_text(table, "-");
     }
     paper_row_of_lengths(table);
@@ -589,10 +565,10 @@ static const ClaimSpec claims[] = {
 
 /* ---- the claims ---- */
 
-static void judge_seeded(Report *report, const char *id, double lecture, double spread, const Sample *ours)
+static void judge_seeded(Report *report, const char *id, double lecture, double spread, const Spread *ours)
 {
-    const double allowed = 2 * spread * sqrt(1 + 1.0 / ours->count);
-    claim_close(report, id, lecture - allowed, lecture + allowed, mean(ours), 3, "");
+    const double allowed = 2 * spread * sqrt(1 + 1.0 / (double)ours->count);
+    claim_close(report, id, lecture - allowed, lecture + allowed, spread_mean(ours), 3, "");
 }
 
 static void judge_errors(Report *report, const Measured *m)
@@ -620,16 +596,16 @@ static void judge_claims(const Context *context, Report *report, const Measured 
     const Profile *hw = context->hw;
     const uint64_t fp16 = tensor_rate(hw, TENSOR_WGMMA, ELEMENT_FP16);
     claim_count(report, "S4.4-01", 2, fp16 > 0 ? tensor_rate(hw, TENSOR_WGMMA, ELEMENT_E4M3) / fp16 : 0, "");
-    claim_close(report, "S4.4-02", 0.09, 0.11, mean(&m->share), 3, "%");
+    claim_close(report, "S4.4-02", 0.09, 0.11, spread_mean(&m->share), 3, "%");
     claim_holds(report, "S4.4-03", m->rotation.scores < 1e-11, "largest difference %.1e", m->rotation.scores);
     claim_holds(report, "S4.4-04", hadamard_additions(D_LECTURE) == 896, "%" PRIu64 " additions, dense %d", hadamard_additions(D_LECTURE),
                 D_LECTURE * D_LECTURE);
-    claim_cited(report, "S4.4-05", "%.2f at N = 8192", mean(&longest->gain));
-    claim_holds(report, "S4.4-06", mean(&longest->gain) < 1.82, "%.2f at N = 8192 (%.2e / %.2e), %.2f at 1024", mean(&longest->gain),
-                pooled(&longest->error[TENSOR]), pooled(&longest->error[BLOCK_ROTATED]), mean(&m->slide_gain));
+    claim_cited(report, "S4.4-05", "%.2f at N = 8192", spread_mean(&longest->gain));
+    claim_holds(report, "S4.4-06", spread_mean(&longest->gain) < 1.82, "%.2f at N = 8192 (%.2e / %.2e), %.2f at 1024", spread_mean(&longest->gain),
+                spread_rms(&longest->error[TENSOR]), spread_rms(&longest->error[BLOCK_ROTATED]), spread_mean(&m->slide_gain));
     claim_holds(report, "S4.4-07", true, "N = %d, d = %d", N_LECTURE, D_LECTURE);
     judge_errors(report, m);
-    const double v_p = mean(&m->part[V_AND_P]), rotated = mean(&m->part[V_AND_P_ROTATED]);
+    const double v_p = spread_mean(&m->part[V_AND_P]), rotated = spread_mean(&m->part[V_AND_P_ROTATED]);
     claim_holds(report, "S4.4-17", fabs(rotated / v_p - 1) < 1e-3, "%.3e and %.3e", v_p, rotated);
     claim_cited(report, "S4.4-19", "%" PRIu64 " bytes at N = 8192", transposed);
     claim_holds(report, "R-C4.4", m->operand[0][0].levels < 64, "%u levels before, %u after (INT8: %u, %u)", m->operand[0][0].levels,

@@ -17,7 +17,6 @@
 #include "support/count_case.h"
 
 #include <math.h>
-#include <stddef.h>
 
 typedef struct {
     Test test;
@@ -29,21 +28,6 @@ typedef struct {
     CountCase count;            /* its algorithm is the way's */
     const BackwardWay *way;
 } BackwardCase;
-
-#define FIELD(name) {#name, offsetof(Totals, name), offsetof(ClosedForm, name), offsetof(BruteCounts, name)}
-static const struct {
-    const char *name;
-    size_t walk, form, brute;
-} fields[] = {FIELD(hbm_read_elements),  FIELD(hbm_write_elements), FIELD(hbm_read_bytes),    FIELD(hbm_write_bytes),
-              FIELD(l2_to_sm_bytes),     FIELD(sm_to_l2_bytes),     FIELD(atomic_elements),   FIELD(smem_operand_bytes),
-              FIELD(smem_thread_bytes),  FIELD(smem_copy_bytes),    FIELD(matmul_flops),      FIELD(matmul_flops_exact_mask),
-              FIELD(nonmatmul_ops),      FIELD(exp_ops)};
-enum { FIELDS = sizeof fields / sizeof fields[0] };
-
-static uint64_t u64_at(const void *record, size_t offset)
-{
-    return *(const uint64_t *)(const void *)((const char *)record + offset);
-}
 
 static void name_of(const BackwardCase *c, char *text, size_t size)
 {
@@ -113,10 +97,10 @@ static void check_ways(Context *x, const BackwardCase *c, const Profile *profile
         brute_force_backward(c->count.algorithm->name, &problem, &counts, &x->alloc, &status);
     }
     if (check_done(x, c, &status)) {
-        for (size_t i = 0; i < FIELDS; i++) {
-            const uint64_t walked = u64_at(&run.totals, fields[i].walk);
-            check_field(x, c, fields[i].name, "walk against closed form", walked, u64_at(&run.closed_form, fields[i].form));
-            if (brute) check_field(x, c, fields[i].name, "walk against brute force", walked, u64_at(&counts, fields[i].brute));
+        for (size_t i = 0; i < COUNT_FIELDS; i++) {
+            const uint64_t walked = count_at(&run.totals, count_fields[i].walk);
+            check_field(x, c, count_fields[i].name, "walk against closed form", walked, count_at(&run.closed_form, count_fields[i].form));
+            if (brute) check_field(x, c, count_fields[i].name, "walk against brute force", walked, count_at(&counts, count_fields[i].brute));
         }
         if (brute)
             check_field(x, c, "tile_pairs", "closed form against brute force", run.closed_form.tile_pairs, counts.tile_pairs);
@@ -155,12 +139,12 @@ static void check_forward(Context *x, const BackwardCase *c, const Profile *prof
         brute_force_dropout(c->count.algorithm->name, &problem, dropout, &extra, &x->alloc, &status);
     }
     if (check_done(x, c, &status))
-        for (size_t i = 0; i < FIELDS; i++) {
-            const uint64_t walked = u64_at(&run.totals, fields[i].walk);
-            check_field(x, c, fields[i].name, "forward: walk against closed form", walked,
-                        u64_at(&run.closed_form, fields[i].form));
-            if (brute) check_field(x, c, fields[i].name, "forward: walk against brute force", walked,
-                                   u64_at(&plain, fields[i].brute) + u64_at(&extra, fields[i].brute));
+        for (size_t i = 0; i < COUNT_FIELDS; i++) {
+            const uint64_t walked = count_at(&run.totals, count_fields[i].walk);
+            check_field(x, c, count_fields[i].name, "forward: walk against closed form", walked,
+                        count_at(&run.closed_form, count_fields[i].form));
+            if (brute) check_field(x, c, count_fields[i].name, "forward: walk against brute force", walked,
+                                   count_at(&plain, count_fields[i].brute) + count_at(&extra, count_fields[i].brute));
         }
     attention_run_free(&run);
 }
@@ -291,8 +275,8 @@ static void check_executor(Context *x, const BackwardCase *c, const Profile *chi
     const bool ok = walk(&one, c, (MachineConfig){.mode = MODE_COUNT}, chip, &x->alloc, &status) &&
                     walk(&other, c, config, chip, &x->alloc, &status);
     if (check_done(x, c, &status) && ok) {
-        for (size_t i = 0; i < FIELDS; i++)
-            check_field(x, c, fields[i].name, ways, u64_at(&other.totals, fields[i].walk), u64_at(&one.totals, fields[i].walk));
+        for (size_t i = 0; i < COUNT_FIELDS; i++)
+            check_field(x, c, count_fields[i].name, ways, count_at(&other.totals, count_fields[i].walk), count_at(&one.totals, count_fields[i].walk));
         check_field(x, c, "ledger rows", ways, other.machine.ledger_count, one.machine.ledger_count);
         check_field(x, c, "sram_peak_bytes", ways, other.totals.sram_peak_bytes, one.totals.sram_peak_bytes);
         check_field(x, c, "register_peak_bytes", ways, other.totals.register_peak_bytes, one.totals.register_peak_bytes);

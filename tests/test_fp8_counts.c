@@ -8,25 +8,12 @@
 #include "support/brute_force_fp8.h"
 #include "support/count_case.h"
 
-#include <stddef.h>
 
 typedef struct {
     Test test;
     Profile unbounded;
     Alloc alloc;
 } Context;
-
-#define FIELD(name) {#name, offsetof(Totals, name), offsetof(ClosedForm, name), offsetof(BruteCounts, name)}
-static const struct {
-    const char *name;
-    size_t walk, form, brute;
-} fields[] = {FIELD(hbm_read_elements), FIELD(hbm_write_elements), FIELD(hbm_read_bytes),    FIELD(hbm_write_bytes),
-              FIELD(l2_to_sm_bytes),    FIELD(sm_to_l2_bytes),     FIELD(smem_operand_bytes), FIELD(smem_thread_bytes),
-              FIELD(smem_copy_bytes),   FIELD(matmul_flops),       FIELD(matmul_flops_exact_mask),
-              FIELD(nonmatmul_ops),     FIELD(exp_ops)};
-enum { FIELDS = sizeof fields / sizeof fields[0] };
-
-static uint64_t u64_at(const void *record, size_t offset) { return *(const uint64_t *)(const void *)((const char *)record + offset); }
 
 static void case_name(const CountCase *c, const char *ways, const char *field, char *text, size_t size)
 {
@@ -82,10 +69,10 @@ static void check_ways(Context *x, const CountCase *c, bool brute)
     }
     attention_run_free(&run);
     if (!check_done(x, c, &status)) return;
-    for (size_t i = 0; i < FIELDS; i++) {
-        const uint64_t walked = u64_at(&run.totals, fields[i].walk);
-        check_field(x, c, fields[i].name, "walk against closed form", walked, u64_at(&run.closed_form, fields[i].form));
-        if (brute) check_field(x, c, fields[i].name, "walk against brute force", walked, u64_at(&counts, fields[i].brute));
+    for (size_t i = 0; i < COUNT_FIELDS; i++) {
+        const uint64_t walked = count_at(&run.totals, count_fields[i].walk);
+        check_field(x, c, count_fields[i].name, "walk against closed form", walked, count_at(&run.closed_form, count_fields[i].form));
+        if (brute) check_field(x, c, count_fields[i].name, "walk against brute force", walked, count_at(&counts, count_fields[i].brute));
     }
 }
 
@@ -150,8 +137,8 @@ static void check_executor(Context *x, const CountCase *c, MachineConfig config,
     const bool ok = count_walk(&one, c, (MachineConfig){.mode = MODE_COUNT}, &x->unbounded, &x->alloc, &status);
     const bool ok_too = count_walk(&other, c, config, &x->unbounded, &x->alloc, &status);
     if (check_done(x, c, &status) && ok && ok_too)
-        for (size_t i = 0; i < FIELDS; i++)
-            check_field(x, c, fields[i].name, ways, u64_at(&other.totals, fields[i].walk), u64_at(&one.totals, fields[i].walk));
+        for (size_t i = 0; i < COUNT_FIELDS; i++)
+            check_field(x, c, count_fields[i].name, ways, count_at(&other.totals, count_fields[i].walk), count_at(&one.totals, count_fields[i].walk));
     attention_run_free(&one);
     attention_run_free(&other);
 }

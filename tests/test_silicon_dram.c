@@ -12,6 +12,7 @@
 
 #include "algos/run.h"
 #include "experiments/support/h200_dram.h"
+#include "experiments/support/silicon_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,12 +95,21 @@ typedef struct {
     uint64_t rows, copies, orders;
 } Context;
 
+static AttentionShape shape_of(const Row *row)
+{
+    AttentionShape shape = attention_shape(row->seqlen_q, row->head_dim);
+    shape.batch = row->batch;
+    shape.heads = row->heads;
+    shape.kv_heads = row->kv_heads;
+    shape.seqlen_k = row->seqlen_k;
+    shape.mask = row->causal ? MASK_CAUSAL : MASK_NONE;
+    return shape;
+}
+
 static bool same_problem(const DramProblem *a, const DramProblem *b)
 {
     const bool backward = a->launch >= DRAM_DOT && a->launch <= DRAM_CONVERT;
-    return a->launch == b->launch && (backward || a->family == b->family) && a->batch == b->batch && a->heads == b->heads &&
-           a->kv_heads == b->kv_heads && a->seqlen_q == b->seqlen_q && a->seqlen_k == b->seqlen_k && a->head_dim == b->head_dim &&
-           a->causal == b->causal;
+    return a->launch == b->launch && (backward || a->family == b->family) && silicon_same_shape(&a->shape, &b->shape);
 }
 
 static DramBytes predict(Context *x, const DramProblem *problem)
@@ -127,7 +137,7 @@ static void check_copy(Context *x, const Row *row, const DramProblem *problem)
 {
     for (size_t i = 0; i < H200_DRAM_ROWS; i++) {
         const H200Dram *h = &h200_dram[i];
-        if (h->family != problem->family || h->launch != problem->launch || h->causal != problem->causal || h->heads != row->heads ||
+        if (h->family != problem->family || h->launch != problem->launch || h->causal != (row->causal != 0) || h->heads != row->heads ||
             h->seqlen != row->seqlen_q || h->head_dim != row->head_dim)
             continue;
         check_u64(&x->test, h->dram_read, row->dram_read, "h200_dram.h: dram_read");
@@ -140,8 +150,7 @@ static void check_copy(Context *x, const Row *row, const DramProblem *problem)
 
 static void check_row(Context *x, const Row *row)
 {
-    DramProblem problem = {.batch = row->batch, .heads = row->heads, .kv_heads = row->kv_heads, .seqlen_q = row->seqlen_q,
-                           .seqlen_k = row->seqlen_k, .head_dim = row->head_dim, .causal = row->causal != 0};
+    DramProblem problem = {.shape = shape_of(row)};
     if (!silicon_dram_find(row->kernel, row->pass, row->launch, &problem.family, &problem.launch)) return;
     const DramBytes bytes = predict(x, &problem);
     const uint64_t stored = bytes.written + bytes.dirty;
@@ -242,8 +251,7 @@ static void check_further_shape(Context *x, const L2Row *l2)
     Row row = {.batch = 1, .heads = l2->heads, .kv_heads = l2->heads, .seqlen_q = l2->seqlen, .seqlen_k = l2->seqlen, .head_dim = l2->head_dim,
                .causal = l2->causal};
     const bool flash = strcmp(l2->kernel, "flash") == 0;
-    const DramProblem problem = {flash ? DRAM_FLASH : DRAM_CUDNN, DRAM_FORWARD, 1, row.heads, row.heads, row.seqlen_q, row.seqlen_k, row.head_dim,
-                                 row.causal != 0};
+    const DramProblem problem = {flash ? DRAM_FLASH : DRAM_CUDNN, DRAM_FORWARD, shape_of(&row)};
     const DramBytes bytes = predict(x, &problem);
     snprintf(row.kernel, sizeof row.kernel, "%s", l2->kernel);
     if (flash && row.causal && row.head_dim == 128)         /* on the cliff, as above: a lower bound */

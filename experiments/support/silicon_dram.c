@@ -73,17 +73,6 @@ bool silicon_dram_find(const char *kernel, const char *pass, const char *launch,
 
 /* --------------------------------------------------------------------------------------------------------------- prediction */
 
-static AttentionShape shape_of(const DramProblem *p)
-{
-    AttentionShape shape = attention_shape(p->seqlen_q, p->head_dim);
-    shape.batch = p->batch;
-    shape.heads = p->heads;
-    shape.kv_heads = p->kv_heads;
-    shape.seqlen_k = p->seqlen_k;
-    shape.mask = p->causal ? MASK_CAUSAL : MASK_NONE;
-    return shape;
-}
-
 /* One pass under one model of L2. */
 static bool run_pass(AttentionRun *run, const Stand *stand, const AttentionShape *shape, L2Model l2, const Profile *h200, Alloc *alloc,
                      Status *status)
@@ -120,17 +109,16 @@ static void add_up(const Machine *machine, const LaunchRecord *launch, uint64_t 
 bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, DramBytes *bytes)
 {
     const Stand *stand = stand_of(problem);
-    const AttentionShape shape = shape_of(problem);
     Profile h200;
     AttentionRun run = {0};
     *bytes = (DramBytes){0};
     if (stand == NULL) return status_fail(status, STATUS_USAGE, "no kernel stands for launch %d of family %d", (int)problem->launch, (int)problem->family);
     if (!profile_load("h200", alloc, &h200, status)) return false;
-    bool ok = run_pass(&run, stand, &shape, L2_IDEAL, &h200, alloc, status);
+    bool ok = run_pass(&run, stand, &problem->shape, L2_IDEAL, &h200, alloc, status);
     const LaunchRecord *launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) add_up(&run.machine, launch, &bytes->once, &bytes->asked);
     attention_run_free(&run);
-    ok = ok && run_pass(&run, stand, &shape, L2_SIMULATED, &h200, alloc, status);
+    ok = ok && run_pass(&run, stand, &problem->shape, L2_SIMULATED, &h200, alloc, status);
     launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) {
         add_up(&run.machine, launch, &bytes->read, &bytes->asked);

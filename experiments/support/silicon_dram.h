@@ -19,11 +19,7 @@
 #ifndef ATTNLAB_SILICON_DRAM_H
 #define ATTNLAB_SILICON_DRAM_H
 
-#include "sim/alloc.h"
-#include "sim/status.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "algos/attention.h"
 
 typedef enum { DRAM_FLASH, DRAM_CUDNN, DRAM_STANDARD } DramFamily;
 
@@ -33,12 +29,11 @@ typedef enum {
     DRAM_QK, DRAM_SOFTMAX, DRAM_PV          /* the three of standard attention */
 } DramLaunch;
 
-/* One launch. BF16. */
+/* One launch. */
 typedef struct {
     DramFamily family;
     DramLaunch launch;
-    uint64_t batch, heads, kv_heads, seqlen_q, seqlen_k, head_dim;
-    bool causal;
+    AttentionShape shape;       /* BF16 */
 } DramProblem;
 
 /* Family and launch by the columns `kernel`, `pass` and `launch` of the file; false for a launch that no kernel here stands for (PyTorch's

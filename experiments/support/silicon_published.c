@@ -137,9 +137,7 @@ Ranking rank_published(const PublishedTimes *times)
 
 static bool same_problem(const SiliconTime *a, const SiliconTime *b)
 {
-    const AttentionShape *x = &a->shape, *y = &b->shape;
-    return strcmp(a->pass, b->pass) == 0 && x->batch == y->batch && x->heads == y->heads && x->kv_heads == y->kv_heads &&
-           x->seqlen_q == y->seqlen_q && x->seqlen_k == y->seqlen_k && x->head_dim == y->head_dim && x->mask == y->mask;
+    return strcmp(a->pass, b->pass) == 0 && silicon_same_shape(&a->shape, &b->shape);
 }
 
 /* A launch of standard attention is no attention. */

@@ -91,12 +91,15 @@ static bool read_row(const CsvTable *t, size_t row, const Columns *c, SiliconRow
 
 /* ---- the model ---- */
 
+bool silicon_same_shape(const AttentionShape *x, const AttentionShape *y)
+{
+    return x->batch == y->batch && x->heads == y->heads && x->kv_heads == y->kv_heads && x->seqlen_q == y->seqlen_q &&
+           x->seqlen_k == y->seqlen_k && x->head_dim == y->head_dim && x->mask == y->mask;
+}
+
 static bool same_problem(const SiliconLaunch *a, const SiliconLaunch *b)
 {
-    const AttentionShape *x = &a->shape, *y = &b->shape;
-    return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->pass, b->pass) == 0 && x->batch == y->batch && x->heads == y->heads &&
-           x->kv_heads == y->kv_heads && x->seqlen_q == y->seqlen_q && x->seqlen_k == y->seqlen_k && x->head_dim == y->head_dim &&
-           x->mask == y->mask;
+    return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->pass, b->pass) == 0 && silicon_same_shape(&a->shape, &b->shape);
 }
 
 /* A combine kernel's number of parts: that of the launch that made them, the nearest before it of the same problem. */
@@ -153,10 +156,8 @@ bool silicon_rows_parse(SiliconRows *rows, const char *name, const char *text, s
 static bool row_dram(SiliconRow *row, Alloc *alloc, Status *status)
 {
     const SiliconLaunch *l = &row->launch;
-    const AttentionShape *s = &l->shape;
     DramBytes bytes;
-    DramProblem problem = {.batch = s->batch, .heads = s->heads, .kv_heads = s->kv_heads, .seqlen_q = s->seqlen_q, .seqlen_k = s->seqlen_k,
-                           .head_dim = s->head_dim, .causal = s->mask != MASK_NONE};
+    DramProblem problem = {.shape = l->shape};
     if (!silicon_dram_find(l->kernel, l->pass, l->launch, &problem.family, &problem.launch)) return true;
     Status failed = {0};
     if (!silicon_dram(&problem, alloc, &failed, &bytes)) {

@@ -13,6 +13,8 @@ typedef struct {
 } SiliconShapeColumns;
 bool silicon_shape_columns(const CsvTable *table, SiliconShapeColumns *columns, Status *status);
 bool silicon_shape_read(const CsvTable *table, size_t row, const SiliconShapeColumns *columns, AttentionShape *shape, Status *status);
+/* The same in what those columns say. */
+bool silicon_same_shape(const AttentionShape *x, const AttentionShape *y);
 
 /* One launch. */
 typedef struct {

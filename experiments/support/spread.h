@@ -22,6 +22,12 @@ static inline void spread_add(Spread *s, double x)
 
 static inline double spread_mean(const Spread *s) { return s->count == 0 ? 0.0 : s->first + s->sum / (double)s->count; }
 
+/* Root of the mean square. */
+static inline double spread_rms(const Spread *s)
+{
+    return s->count == 0 ? 0.0 : sqrt((s->squares + 2 * s->first * s->sum) / (double)s->count + s->first * s->first);
+}
+
 /* Of the sample (divided by count - 1); 0 for one value. */
 static inline double spread_deviation(const Spread *s)
 {

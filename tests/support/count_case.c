@@ -1,7 +1,20 @@
 /* count_case.c - see count_case.h. */
 #include "count_case.h"
 
+#include "brute_force.h"
+
 #include <stdio.h>
+
+#define FIELD(name) {#name, offsetof(Totals, name), offsetof(ClosedForm, name), offsetof(BruteCounts, name)}
+const CountField count_fields[COUNT_FIELDS] = {
+    FIELD(hbm_read_elements), FIELD(hbm_write_elements), FIELD(hbm_read_bytes), FIELD(hbm_write_bytes), FIELD(l2_to_sm_bytes),
+    FIELD(sm_to_l2_bytes), FIELD(atomic_elements), FIELD(smem_operand_bytes), FIELD(smem_thread_bytes), FIELD(smem_copy_bytes),
+    FIELD(matmul_flops), FIELD(matmul_flops_exact_mask), FIELD(nonmatmul_ops), FIELD(exp_ops)};
+
+uint64_t count_at(const void *record, size_t offset)
+{
+    return *(const uint64_t *)(const void *)((const char *)record + offset);
+}
 
 bool count_walk(AttentionRun *run, const CountCase *c, MachineConfig config, const Profile *profile, Alloc *alloc,
                 Status *status)

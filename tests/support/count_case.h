@@ -4,6 +4,8 @@
 
 #include "algos/run.h"
 
+#include <stddef.h>
+
 typedef struct {
     const Algorithm *algorithm;
     AttentionShape shape;
@@ -29,6 +31,16 @@ void count_case_name(const CountCase *c, char *text, size_t size);
 /* Whether query i sees key j, from the words of attention.h: bottom-right alignment unless top-left is asked for, windows inclusive and
  * bottom-right, -1 unbounded. */
 bool sees(const AttentionShape *s, uint64_t i, uint64_t j);
+
+/* The counters that walk, closed form and brute force share, under the same names: where they lie in Totals, ClosedForm and
+ * BruteCounts. */
+enum { COUNT_FIELDS = 14 };
+typedef struct {
+    const char *name;
+    size_t walk, form, brute;
+} CountField;
+extern const CountField count_fields[COUNT_FIELDS];
+uint64_t count_at(const void *record, size_t offset);
 
 /* Deterministic pseudo-random numbers for choosing shapes (splitmix64): uniform in low .. high. */
 uint64_t random_between(uint64_t *state, uint64_t low, uint64_t high);
