@@ -18,6 +18,7 @@
  * The last table shows a softmax that is memory-bound by its intensity and far from the memory's bandwidth all the same.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/text.h"
 
 #include "algos/run.h"
@@ -54,10 +55,6 @@ typedef struct {
     size_t tensor_count;
     KernelCount kernels[KERNELS + 1]; /* the last is the sum */
 } Walk;
-
-static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
-
-static double per(uint64_t a, uint64_t b) { return ratio((double)a, (double)b); }
 
 static double intensity(const KernelCount *k) { return per(k->flops, k->bytes); }
 
@@ -457,8 +454,6 @@ static bool is_extra(const Profile *hw)
 {
     return !is_known(hw) && hw->hbm_bytes_per_second_per_chip != PROFILE_UNLIMITED && hw->hbm_bytes_per_chip != PROFILE_UNLIMITED;
 }
-
-static double tera(uint64_t x) { return (double)x / 1e12; }
 
 static void balance_row(Table *table, const char *name, double peak, double bandwidth, double above)
 {

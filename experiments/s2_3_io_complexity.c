@@ -11,6 +11,7 @@
  * time, and L2, which changes all of it (s2_4_l2_roofline).
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/text.h"
 
 #include "algos/run.h"
@@ -86,8 +87,6 @@ static bool measure(const Context *context, Report *report, const Profile *machi
     attention_run_free(&standard);
     return ok && status_ok(context->status);
 }
-
-static double ratio(uint64_t a, uint64_t b) { return b > 0 ? (double)a / (double)b : 0.0; }
 
 /* counted / (N²d²/M) */
 static double over_bound(const Point *p)
@@ -278,10 +277,10 @@ static void io_row(Table *table, const Point *p, uint64_t element, Status *statu
     cell_count(table, p->counted);
     cell_check(table, p->counted, fa1_by_paper(p->N, p->d, p->M, status), "FA1 elements without L2");
     cell_count(table, leading);
-    cell_decimals(table, 100 * ratio(p->counted - leading, p->counted), 1);
+    cell_decimals(table, 100 * per(p->counted - leading, p->counted), 1);
     cell_decimals(table, p->N > 0 ? over_bound(p) : 0.0, 1);
-    cell_decimals(table, ratio(p->standard, p->counted), 2);
-    cell_decimals(table, ratio(p->peak_bytes, p->M * element), 2);
+    cell_decimals(table, per(p->standard, p->counted), 2);
+    cell_decimals(table, per(p->peak_bytes, p->M * element), 2);
     cell_text(table, p->fits ? "fits" : "does not fit");
     report_check(table->report, p->standard, standard_elements(p->N, p->d, status), "standard attention, 4Nd + 4N^2");
 }
@@ -294,7 +293,7 @@ static void terms_row(Table *table, const Point *p, uint64_t element, bool mixed
     cell_count(table, 3 * Nd * p->Tc);
     cell_count(table, 4 * p->N * p->Tc);
     cell_count(table, 3 * Nd + 2 * p->N);
-    cell_decimals(table, 100 * ratio(3 * Nd + 2 * p->N, p->counted), 1);
+    cell_decimals(table, 100 * per(3 * Nd + 2 * p->N, p->counted), 1);
     cell_count(table, peak);
     if (mixed) cell_text(table, "-");
     else cell_check(table, p->peak_bytes, peak * element, "on-chip peak in bytes");
@@ -328,7 +327,7 @@ static void crossing_row(Table *table, uint64_t N, uint64_t d, uint64_t M, Statu
     enum { UNIT = 20, LONGEST = 64 };       /* characters: of standard attention, of the picture */
     char line[LONGEST + 2];
     const uint64_t counted = fa1_by_paper(N, d, M, status), standard = standard_elements(N, d, status), Bc = paper_tiles(M, d).Bc;
-    const double share = ratio(counted, standard);
+    const double share = per(counted, standard);
     const size_t length = share * UNIT < LONGEST ? (size_t)(share * UNIT) : LONGEST;
     memset(line, ' ', sizeof line);
     memset(line, '#', length);
@@ -336,7 +335,7 @@ static void crossing_row(Table *table, uint64_t N, uint64_t d, uint64_t M, Statu
     line[UNIT] = '|';
     line[length > UNIT ? length : UNIT + 1] = '\0';
     table_row(table);
-    cell_decimals(table, ratio(M, d * d), 2);
+    cell_decimals(table, per(M, d * d), 2);
     cell_count(table, M);
     cell_count(table, Bc);
     cell_count(table, ceil_div(N, Bc));
@@ -370,7 +369,7 @@ static void add_crossing(const Context *context, Report *report, uint64_t N, uin
         table_note(table,
                    "The smallest M that moves less than standard attention is %" PRIu64 " = %.2f d^2 (Bc = %u); %" PRIu64
                    " is not enough.",
-                   paying, ratio(paying, d * d), paper_tiles(paying, d).Bc, paying - 1);
+                   paying, per(paying, d * d), paper_tiles(paying, d).Bc, paying - 1);
     table_note(table, "Why about 3 d^2: 12 N^2 d^2/M < 4 N^2 as soon as M > 3 d^2. The bars step because Tc is a whole number.");
 }
 
@@ -417,9 +416,9 @@ static void add_scaling(const Context *context, Report *report, const Scaling *s
         cell_count(table, ceil_div(c->N, Bc));
         cell_count(table, scaling->fa1[i]);
         cell_check(table, scaling->fa1[i], fa1_by_paper(c->N, c->d, c->M, context->status), "FA1 elements, scaling");
-        cell_decimals(table, ratio(scaling->fa1[i], scaling->fa1[0]), 2);
+        cell_decimals(table, per(scaling->fa1[i], scaling->fa1[0]), 2);
         cell_count(table, scaling->standard[i]);
-        cell_decimals(table, ratio(scaling->standard[i], scaling->standard[0]), 3);
+        cell_decimals(table, per(scaling->standard[i], scaling->standard[0]), 3);
     }
     table_note(table, "Not 4, 4 and 1/2: Tc is rounded up (21.3 to 22, 42.7 to 43, 10.7 to 11), and 3Nd + 2N does not "
                "scale like N^2 d^2/M.");
@@ -643,7 +642,7 @@ static bool add_unit(const Context *context, const Profile *machine, Report *rep
         cell_count(table, ceil_div(N, tiles.Bc));
         cell_count(table, moved_elements[i]);
         cell_count(table, initial[i]);
-        cell_decimals(table, 100 * (ratio(moved_elements[i], moved_elements[0]) - 1), 1);
+        cell_decimals(table, 100 * (per(moved_elements[i], moved_elements[0]) - 1), 1);
     }
     table_note(table, "The paper's M counts elements, a data sheet bytes. The same with all counts: --sram 102400 --dtype fp16.");
     claim_count(report, "2.3-unit", 1335296, moved_elements[0], " elements");
@@ -688,7 +687,7 @@ static void judge_column(Report *report, const Point p[LECTURE_M], Status *statu
     int fitting = 0;
     for (int i = 0; i < LECTURE_M; i++) {
         const uint64_t Bc = (p[i].M + 4 * p[i].d - 1) / (4 * p[i].d);
-        const double lower = ratio(3 * p[i].N * p[i].d + 2 * p[i].N, p[i].counted), peak = ratio(p[i].peak_bytes, 4 * p[i].M);
+        const double lower = per(3 * p[i].N * p[i].d + 2 * p[i].N, p[i].counted), peak = per(p[i].peak_bytes, 4 * p[i].M);
         sizes = sizes && p[i].tiles.Bc == Bc && p[i].tiles.Br == min_u64(Bc, p[i].d);
         counts = counts && p[i].counted == fa1_by_paper(p[i].N, p[i].d, p[i].M, status);
         grows = grows && lower > share;
@@ -704,16 +703,16 @@ static void judge_column(Report *report, const Point p[LECTURE_M], Status *statu
     claim_holds(report, "2.3-4", counts, "%s for five M", counts ? "equal" : "not equal");
     claim_decimals(report, "2.3-6", 12.4, 1, lowest, "");
     claim_decimals(report, "2.3-7", 15.3, 1, highest, "");
-    const double first_share = ratio(3 * p[0].N * p[0].d + 2 * p[0].N, p[0].counted);
+    const double first_share = per(3 * p[0].N * p[0].d + 2 * p[0].N, p[0].counted);
     claim_holds(report, "2.3-8", grows, "%.1f %% at M = 4096 to %.1f %% at 65536", 100 * first_share, 100 * share);
     claim_decimals(report, "2.3-12", 0.88, 2, least_peak, "");
     claim_decimals(report, "2.3-13", 1.26, 2, most_peak, "");
     claim_holds(report, "2.3-fit", fitting == LECTURE_M, "%d of %d rows fit", fitting, LECTURE_M);
     claim_holds(report, "2.3-9", p[0].counted > p[0].standard, "%" PRIu64 " against %" PRIu64, p[0].counted, p[0].standard);
-    claim_holds(report, "8-3", p[0].counted > p[0].standard, "M = d^2: %.2f times as much", ratio(p[0].counted, p[0].standard));
+    claim_holds(report, "8-3", p[0].counted > p[0].standard, "M = d^2: %.2f times as much", per(p[0].counted, p[0].standard));
     claim_cited(report, "2.3-10",
                 "M = 8192 would move more than standard too (%.2f): \"first row\" speaks against it, \"M doubles\" for it",
-                ratio(p[1].standard, p[1].counted));
+                per(p[1].standard, p[1].counted));
 }
 
 static bool judge_column_points(const Context *context, const Profile *machine, Report *report)
@@ -729,10 +728,10 @@ static bool judge_column_points(const Context *context, const Profile *machine, 
 
 static void judge_scaling(Report *report, const Scaling *x)
 {
-    claim_decimals(report, "2.3-14", 3.83, 2, ratio(x->fa1[1], x->fa1[0]), "");
-    claim_decimals(report, "2.3-15", 3.79, 2, ratio(x->fa1[2], x->fa1[0]), "");
-    claim_decimals(report, "2.3-16", 0.52, 2, ratio(x->fa1[3], x->fa1[0]), "");
-    const double growth = ratio(x->standard[2], x->standard[0]);
+    claim_decimals(report, "2.3-14", 3.83, 2, per(x->fa1[1], x->fa1[0]), "");
+    claim_decimals(report, "2.3-15", 3.79, 2, per(x->fa1[2], x->fa1[0]), "");
+    claim_decimals(report, "2.3-16", 0.52, 2, per(x->fa1[3], x->fa1[0]), "");
+    const double growth = per(x->standard[2], x->standard[0]);
     claim_holds(report, "2.3-17", growth < 1.01, "x%.3f", growth);
 }
 
@@ -743,7 +742,7 @@ static void judge_chip(const Context *context, const Profile *a100, const Profil
     const bool below = fa1_by_paper(1024, 64, paying - 1, status) >= standard_elements(1024, 64, status);
     claim_holds(report, "2.3-11", elements == 98304, "%" PRIu64, elements);
     claim_holds(report, "2.3-18", paying == 12289 && below, "M = %" PRIu64 " = %.1f d^2; %" PRIu64 " is not enough", paying,
-                ratio(paying, 64 * 64), paying - 1);
+                per(paying, 64 * 64), paying - 1);
     const Allocation on_chip = allocate(context, a100, true), on_chip_anywhere = allocate(context, unbounded, true);
     const Allocation in_registers = allocate(context, a100, false), in_registers_anywhere = allocate(context, unbounded, false);
     const uint64_t there = a100->smem_bytes_per_block;

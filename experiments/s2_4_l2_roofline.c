@@ -16,6 +16,7 @@
  */
 #include "support/experiment.h"
 #include "support/h200_dram.h"
+#include "support/ratios.h"
 
 #include "algos/run.h"
 
@@ -47,14 +48,6 @@ typedef struct {
     KernelWork kernels[KERNELS]; /* FlashAttention: the first only */
     uint64_t smem_per_block;     /* of the first launch */
 } Walk;
-
-static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
-
-static double per(uint64_t a, uint64_t b) { return ratio((double)a, (double)b); }
-
-static double mebi(uint64_t bytes) { return (double)bytes / (1 << 20); }
-
-static double tera(uint64_t x) { return (double)x / 1e12; }
 
 /* 4N²d (less under a mask) over the bytes of everything but L. */
 static double flop_per_byte(const Walk *walk) { return per(walk->matmul_flops, walk->all - walk->l); }

@@ -15,6 +15,7 @@
  * blocks differ in length, and not all of a chip may stay busy.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/text.h"
 
 #include "algos/run.h"
@@ -109,10 +110,6 @@ static bool walk_head(const Context *context, const Algorithm *algorithm, const 
     attention_run_free(&run);
     return ok && status_ok(context->status);
 }
-
-static double per(uint64_t a, uint64_t b) { return b > 0 ? (double)a / (double)b : 0; }
-
-static double mega(uint64_t x) { return (double)x / 1e6; }
 
 static const char *mask_name(const AttentionShape *shape) { return option_choice(OPTION_MASK, (int)shape->mask); }
 

@@ -15,6 +15,7 @@
  * several blocks can meet.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/tensor_named.h"
 #include "support/text.h"
 
@@ -938,8 +939,6 @@ static bool compare_traffic(const Context *context, Report *report, const Proble
     return ok;
 }
 
-static double ratio(uint64_t a, uint64_t b) { return b > 0 ? (double)a / (double)b : 0.0; }
-
 static bool traffic_row(const Context *context, Table *table, const Problem *p, Compared *c)
 {
     const uint64_t N = p->shape.seqlen_q, d = p->shape.head_dim, Tc = ceil_div(N, p->tiles.Bc);
@@ -956,11 +955,11 @@ static bool traffic_row(const Context *context, Table *table, const Problem *p, 
         cell_textf(table, "%u x %u", p->tiles.Br, p->tiles.Bc);
     cell_count(table, c->standard);
     cell_count(table, c->account);
-    cell_decimals(table, ratio(c->standard, c->account), 2);
+    cell_decimals(table, per(c->standard, c->account), 2);
     cell_count(table, c->standard_none);
-    cell_decimals(table, ratio(c->standard_none, c->account), 2);
-    cell_decimals(table, ratio(c->standard, c->ideal), 2);
-    cell_decimals(table, 100 * ratio(checked_mul(4 * N * d, Tc, "4 N d Tc", context->status), c->account), 1);
+    cell_decimals(table, per(c->standard_none, c->account), 2);
+    cell_decimals(table, per(c->standard, c->ideal), 2);
+    cell_decimals(table, 100 * per(checked_mul(4 * N * d, Tc, "4 N d Tc", context->status), c->account), 1);
     return true;
 }
 
@@ -1045,11 +1044,11 @@ static bool add_silicon(const Context *context, const Profile *machine, Report *
         cell_count(table, row->d);
         cell_textf(table, "%u x %u", p.tiles.Br, p.tiles.Bc);
         cell_decimals(table, (double)row->l2_to_sm / 1e6, 1);
-        cell_decimals(table, ratio(row->l2_to_sm, walked.asked), 4);
+        cell_decimals(table, per(row->l2_to_sm, walked.asked), 4);
         cell_decimals(table, (double)row->sm_to_l2 / 1e6, 1);
-        cell_decimals(table, ratio(row->sm_to_l2, walked.sent), 4);
+        cell_decimals(table, per(row->sm_to_l2, walked.sent), 4);
         cell_decimals(table, (double)row->dram_read / 1e6, 1);
-        cell_decimals(table, ratio(row->dram_read, walked.read), 2);
+        cell_decimals(table, per(row->dram_read, walked.read), 2);
     }
     table_note(table, "At N = 1024 the SMs ask for what the walk counts, to the byte, and L2 absorbs the rereads. At 16K and d = "
                       "128 without a mask it absorbs");
@@ -1107,7 +1106,7 @@ static void judge_account(Report *report, const AttentionRun *direct, const Atte
     claim_holds(report, "2.6-5a", squares == 0, "%" PRIu64 " of %" PRIu32 " tensors", squares, direct->machine.tensor_count);
     claim_count(report, "2.6-6", 524288, atomic, " elements");
     claim_holds(report, "2.6-7", by_queries->totals.atomic_elements == 2 * atomic, "%" PRIu64 " elements, %.2fx",
-                by_queries->totals.atomic_elements, ratio(by_queries->totals.atomic_elements, atomic));
+                by_queries->totals.atomic_elements, per(by_queries->totals.atomic_elements, atomic));
 }
 
 static bool judge_small_blocks(const Context *context, Report *report, Problem p)
@@ -1118,7 +1117,7 @@ static bool judge_small_blocks(const Context *context, Report *report, Problem p
         Compared c = {0};
         p.tiles = (TileSize){blocks[i], blocks[i]};
         if (!compare_traffic(context, report, &p, &c)) return false;
-        ratios[i] = ratio(c.standard, c.account);
+        ratios[i] = per(c.standard, c.account);
     }
     claim_holds(report, "R-A8", ratios[0] >= 1 && ratios[1] >= 1 && ratios[2] >= 1,
                 "standard / FA2 = %.2f, %.2f, %.2f at blocks of 32, 64, 128", ratios[0], ratios[1], ratios[2]);

@@ -10,6 +10,7 @@
  * keeps a kernel below its roofline.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/text.h"
 
 #include "algos/run.h"
@@ -22,9 +23,6 @@
 enum { LECTURE_N = 1024, LECTURE_D = 64, LECTURE_BLOCK = 128, LAYER_HEADS = 64 * 16, CHIPS = 4 };
 
 static const char *const chip_names[CHIPS] = {"a100", "h200", "b200", "h100"}; /* by rising balance point */
-
-static double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
-static double per(uint64_t a, uint64_t b) { return ratio((double)a, (double)b); }
 
 /* ---- one training step of one head: forward and backward, walked ---- */
 

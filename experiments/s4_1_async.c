@@ -11,6 +11,7 @@
  * change too (the overlap of §4.3). The costs of the profile are not fitted, so cycles are the model's.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/timeline_view.h"
 
 #include <string.h>
@@ -42,10 +43,6 @@ static bool record_step(const Context *context, Timeline *timeline, const Profil
     shape.seqlen_q = (uint64_t)ROWS * consumers;
     return timeline_record_block(timeline, &setup, &shape, &steps[step].fa3, NULL, context->alloc, context->status);
 }
-
-static double percent(uint64_t part, uint64_t whole) { return whole > 0 ? 100 * (double)part / (double)whole : 0; }
-
-static double per(double a, double b) { return b != 0 ? a / b : 0; }
 
 /* ---- what was measured (CUDA C++ micro-benchmarks on one H200, clock64, median of 7; its SM is the H100's) ---- */
 
@@ -179,11 +176,11 @@ static bool step_row(const Context *context, Table *table, const Profile *chip, 
         if (step == BLOCKING)
             cell_empty(table);
         else
-            cell_decimals(table, per((double)*before, (double)timeline.makespan), 2);
-        cell_decimals(table, per(flops, (double)timeline.makespan), 0);
-        cell_decimals(table, percent(timeline.busy[UNIT_TENSOR], timeline.makespan), 1);
-        cell_decimals(table, percent(timeline.busy[UNIT_MUFU], timeline.makespan), 1);
-        cell_decimals(table, percent(timeline.busy[UNIT_COPY], timeline.makespan), 1);
+            cell_decimals(table, ratio((double)*before, (double)timeline.makespan), 2);
+        cell_decimals(table, ratio(flops, (double)timeline.makespan), 0);
+        cell_decimals(table, percent_of(timeline.busy[UNIT_TENSOR], timeline.makespan), 1);
+        cell_decimals(table, percent_of(timeline.busy[UNIT_MUFU], timeline.makespan), 1);
+        cell_decimals(table, percent_of(timeline.busy[UNIT_COPY], timeline.makespan), 1);
         *before = timeline.makespan;
     }
     timeline_free(&timeline);
@@ -266,7 +263,7 @@ static bool model_tflops(const Context *context, const Profile *chip, const Algo
     shape.heads = shape.kv_heads = 16;
     const bool ok = attention_run_prepare(&run, &setup, &shape, context->alloc, context->status) && attention_run_forward(&run);
     if (ok)
-        *tflops = per((double)run.totals.matmul_flops, (double)machine_nanoseconds(&run.machine)) / 1e3;
+        *tflops = ratio((double)run.totals.matmul_flops, (double)machine_nanoseconds(&run.machine)) / 1e3;
     attention_run_free(&run);
     return ok;
 }

@@ -12,6 +12,7 @@
  * s5_1 have it.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/timeline_view.h"
 
 #include "sim/checked.h"
@@ -98,9 +99,7 @@ static bool account(const Context *context, const Profile *chip, TensorInstructi
     return ok;
 }
 
-static double per(double a, double b) { return b != 0 ? a / b : 0; }
-
-static double ratio(const Account *a) { return per((double)a->exp_cycles, (double)a->matmul_cycles); }
+static double exp_ratio(const Account *a) { return ratio((double)a->exp_cycles, (double)a->matmul_cycles); }
 
 /* ---- the chips ---- */
 
@@ -278,8 +277,8 @@ static bool add_ratio(const Context *context, Report *report, const World *world
             cell_count(table, tile.d);
             cell_count(table, a.matmul_cycles);
             cell_count(table, a.exp_cycles);
-            cell_decimals(table, ratio(&a), 3);
-            cell_decimals(table, per((double)F, 4.0 * (double)(tile.d * X)), 3);
+            cell_decimals(table, exp_ratio(&a), 3);
+            cell_decimals(table, ratio((double)F, 4.0 * (double)(tile.d * X)), 3);
             report_check(report, a.matmul_cycles, 2 * cycles_at(half, F), "products: twice 2 M N d / F, each rounded up");
             report_check(report, a.exp_cycles, cycles_at(tile.M * tile.N, X), "exponentials: M N / X, rounded up");
             report_check(report, a.flops, 2 * half, "FLOP of the tile: 4 M N d");
@@ -302,7 +301,7 @@ static bool map_line(const Context *context, Table *picture, const Line *line)
         Account a;
         if (!account(context, line->chip, line->instruction, (TileAccount){128, 128, map_dims[i], line->type}, &a, NULL))
             return false;
-        const double r = ratio(&a);
+        const double r = exp_ratio(&a);
         length += (size_t)snprintf(text + length, sizeof text - length, " %5.2f%c", r,
                                    r > 1      ? '#'
                                    : r == 1   ? '='
@@ -340,7 +339,7 @@ static bool tile_row(const Context *context, Table *table, const Profile *h100, 
     cell_count(table, a.exponentials);
     cell_count(table, a.matmul_cycles);
     cell_count(table, a.exp_cycles);
-    cell_decimals(table, ratio(&a), 2);
+    cell_decimals(table, exp_ratio(&a), 2);
     return true;
 }
 
@@ -430,7 +429,7 @@ static bool judge_cells(const Context *context, Report *report, const World *wor
         if (!account(context, chip, newest_instruction(chip), (TileAccount){128, 128, cells[i].d, cells[i].type}, &a, NULL))
             return false;
         claim_holds(report, cells[i].id, a.matmul_cycles == cells[i].matmul && a.exp_cycles == 1024,
-                    "%.3g (matmul %" PRIu64 ", exp %" PRIu64 ")", ratio(&a), a.matmul_cycles, a.exp_cycles);
+                    "%.3g (matmul %" PRIu64 ", exp %" PRIu64 ")", exp_ratio(&a), a.matmul_cycles, a.exp_cycles);
     }
     return true;
 }
@@ -456,7 +455,7 @@ static bool judge_claims(const Context *context, Report *report, const World *wo
     claim_holds(report, "S4.2-06", X[0] == 16 && X[1] == 16 && X[2] == 16, "%" PRIu64 ", %" PRIu64 ", %" PRIu64, X[0], X[1],
                 X[2]);
     claim_count(report, "S4.2-07", 1024, a.exp_cycles, " cycles");
-    claim_decimals(report, "S4.2-08", 0.5, 1, ratio(&a), "");
+    claim_decimals(report, "S4.2-08", 0.5, 1, exp_ratio(&a), "");
     claim_holds(report, "S4.2-09", same, "%s", same ? "0.50 for each of 8 tiles" : "not the same for all tiles");
     claim_decimals(report, "S4.2-25", 3.86, 2, card_exp_rate(h100) / 1e12, " T/s");
     claim_cited(report, "S4.2-26", "%.3f T/s by clock",

@@ -14,6 +14,7 @@
  * bound, not a forecast.
  */
 #include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/timed_run.h"
 #include "support/timeline_view.h"
 
@@ -74,10 +75,6 @@ static uint64_t steady_cycles(OrderId order, uint64_t G, uint64_t S)
         return max_u64(2 * G, S);
     }
 }
-
-static double percent(uint64_t part, uint64_t whole) { return 100 * (double)part / (double)max_u64(whole, 1); }
-
-static double per(double a, double b) { return b != 0 ? a / b : 0; }
 
 /* ---- the declarations ---- */
 
@@ -228,10 +225,10 @@ static bool schedule_row(const Context *context, Report *report, Table *table, c
     cell_count(table, T);
     cell_count(table, outcome.makespan);
     cell_check(table, outcome.makespan, closed_form(order, G, S, T), orders[order].name);
-    cell_decimals(table, per((double)outcome.makespan, (double)(orders[order].consumers * T)), 0);
+    cell_decimals(table, ratio((double)outcome.makespan, (double)(orders[order].consumers * T)), 0);
     cell_count(table, steady_cycles(order, G, S));
-    cell_decimals(table, percent(outcome.tensor, outcome.makespan), 1);
-    cell_decimals(table, percent(outcome.mufu, outcome.makespan), 1);
+    cell_decimals(table, percent_of(outcome.tensor, outcome.makespan), 1);
+    cell_decimals(table, percent_of(outcome.mufu, outcome.makespan), 1);
     report_check(report, outcome.tensor, 2 * G * T * orders[order].consumers, "tensor cores: 2 G T per warpgroup");
     report_check(report, outcome.mufu, S * T * orders[order].consumers, "MUFU: S T per warpgroup");
     return true;
@@ -295,7 +292,7 @@ static bool add_barriers(const Context *context, Report *report, const Profile *
         cell_count(table, latencies[i]);
         cell_count(table, turns.makespan);
         cell_count(table, freely.makespan);
-        cell_decimals(table, percent(turns.makespan, freely.makespan) - 100, 1);
+        cell_decimals(table, percent_of(turns.makespan, freely.makespan) - 100, 1);
     }
     table_note(table, "In this model two warpgroups take turns by themselves: whoever is ready first starts first. So a barrier "
                       "can only cost: at 0 it changes nothing.");
@@ -407,8 +404,8 @@ static bool time_launch_of(const Context *context, Report *report, const Profile
     const double tiles = (double)run.totals.matmul_flops / (4.0 * 128 * 128 * 128);
     *outcome = (ChipOutcome){
         .tflops = run.tflops,
-        .cycles_per_tile = per((double)run.cycles * (double)chip->sm_count, tiles),
-        .instructions = per((double)(run.busy[UNIT_ISSUE] * chip->issue_slots_per_cycle_per_sm), tiles * CONSUMERS * WARPS),
+        .cycles_per_tile = ratio((double)run.cycles * (double)chip->sm_count, tiles),
+        .instructions = ratio((double)(run.busy[UNIT_ISSUE] * chip->issue_slots_per_cycle_per_sm), tiles * CONSUMERS * WARPS),
         .bound = run.bound};
     return true;
 }
@@ -485,7 +482,7 @@ static void add_gains(Report *report, const ChipOutcome outcomes[CHIP_ORDERS])
         cell_text(table, steps[i].to);
         cell_decimals(table, steps[i].lecture, 2);
         if (steps[i].before >= 0)
-            cell_decimals(table, per(outcomes[steps[i].after].tflops, outcomes[steps[i].before].tflops), 2);
+            cell_decimals(table, ratio(outcomes[steps[i].after].tflops, outcomes[steps[i].before].tflops), 2);
         else
             cell_empty(table);
         if (steps[i].slides > 0)
@@ -549,7 +546,7 @@ static bool judge_rows(const Context *context, Report *report, const Profile chi
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Outcome outcome;
         if (!simulate(context, &chips[rows[i].generation], rows[i].order, true, 2048, 128, &outcome)) return false;
-        const double tensor = percent(outcome.tensor, outcome.makespan), mufu = percent(outcome.mufu, outcome.makespan);
+        const double tensor = percent_of(outcome.tensor, outcome.makespan), mufu = percent_of(outcome.mufu, outcome.makespan);
         const bool as_stated = tensor > rows[i].tensor - 0.05 && tensor < rows[i].tensor + 0.05 && mufu > rows[i].mufu - 0.05 &&
                                mufu < rows[i].mufu + 0.05 &&
                                outcome.makespan == rows[i].per_tile * 16 * orders[rows[i].order].consumers;

@@ -20,6 +20,7 @@
 #include "support/experiment.h"
 #include "support/h200_dram.h"
 #include "support/h200_waves.h"
+#include "support/ratios.h"
 
 #include "sim/checked.h"
 
@@ -112,10 +113,6 @@ static AttentionShape point_shape(const Context *context, const OptionPoint *poi
 }
 
 static double percent(Ratio r) { return 100 * ratio_value(r); }
-
-static double mebi(uint64_t bytes) { return (double)bytes / (1 << 20); }
-
-static double per(uint64_t a, uint64_t b) { return b > 0 ? (double)a / (double)b : 0; }
 
 /* ---- the declarations ---- */
 

@@ -169,15 +169,8 @@ static bool add_products(const Context *context, const Profile *b200, Report *re
     table_title(table, "Where the products of the forward pass find their operands (B200, one query tile of 128 x 128, d = 128)");
     if (!product_accounts(&accounts, &setup, context->alloc, context->status)) return false;
     for (size_t i = 0; i < accounts.count; i++) {
-        const ProductAccount *p = &accounts.products[i];
         table_row(table);
-        cell_text(table, p->result);
-        cell_text(table, p->left);
-        cell_text(table, space_name(p->left_space));
-        cell_text(table, p->right);
-        cell_text(table, space_name(p->right_space));
-        cell_count(table, p->tensor);
-        cell_count(table, p->shared);
+        product_cells(table, &accounts.products[i]);
     }
     table_note(table, "A 128 x 128 tile in BF16 is 32 KiB: 256 cycles. P never touches shared memory: the softmax warps leave it "
                       "in tensor memory.");

@@ -146,16 +146,9 @@ static bool add_products(const Context *context, const Profile *b200, Report *re
             .algorithm = &algorithm_fa4, .chip = b200, .d = 128, .tiles = {128, 128}, .backward = &variants[f]};
         if (!product_accounts(&all[f], &setup, context->alloc, context->status)) return false;
         for (size_t i = 0; i < all[f].count; i++) {
-            const ProductAccount *p = &all[f].products[i];
             table_row(table);
             cell_text(table, form_names[f]);
-            cell_text(table, p->result);
-            cell_text(table, p->left);
-            cell_text(table, space_name(p->left_space));
-            cell_text(table, p->right);
-            cell_text(table, space_name(p->right_space));
-            cell_count(table, p->tensor);
-            cell_count(table, p->shared);
+            product_cells(table, &all[f].products[i]);
         }
     }
     table_note(

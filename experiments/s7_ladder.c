@@ -14,8 +14,9 @@
  */
 #include "support/block_plan.h"
 #include "support/decode_study.h"
-#include "support/experiment.h"
 #include "support/exp_facts.h"
+#include "support/experiment.h"
+#include "support/ratios.h"
 #include "support/tile_account.h"
 #include "support/timed_run.h"
 
@@ -188,8 +189,6 @@ static void add_rows(Table *table, const Options *o, const Ladder *ladder)
             missing_row(table, r);
     }
 }
-
-static double mega(uint64_t bytes) { return (double)bytes / 1e6; }
 
 /* What the rung took away from the one before, in its own numbers. */
 static void removed(char *text, size_t size, const Ladder *ladder, int rung, const TimedRun *old, const TimedRun *now)

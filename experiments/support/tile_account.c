@@ -112,8 +112,19 @@ bool product_accounts(ProductAccounts *accounts, const AccountSetup *setup, Allo
     return ok;
 }
 
-const char *space_name(Space space)
+static const char *space_name(Space space)
 {
     static const char *const names[] = {"shared memory", "registers", "tensor memory"};
     return names[space];
+}
+
+void product_cells(Table *table, const ProductAccount *p)
+{
+    cell_text(table, p->result);
+    cell_text(table, p->left);
+    cell_text(table, space_name(p->left_space));
+    cell_text(table, p->right);
+    cell_text(table, space_name(p->right_space));
+    cell_count(table, p->tensor);
+    cell_count(table, p->shared);
 }

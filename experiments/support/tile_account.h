@@ -69,6 +69,7 @@ typedef struct {
 /* The products of one tile of 128 queries and 128 keys (with two CTAs: of one of them), in the order in which they are issued. */
 bool product_accounts(ProductAccounts *accounts, const AccountSetup *setup, Alloc *alloc, Status *status);
 
-const char *space_name(Space space);
+/* Its cells of a row: the result, either operand and where it is, and the cycles of tensor cores and shared memory. */
+void product_cells(Table *table, const ProductAccount *p);
 
 #endif
