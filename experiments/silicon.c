@@ -55,7 +55,7 @@ static const Column summary_columns[] = {
     {"pass", "", "forward or backward"},
     {"launch", "", "what the launch does"},
     {"counter", "", "column of the counters' file"},
-    {"target", "%", "largest error allowed"},
+    {"target", "%", "largest error allowed; of what HBM reads once, 3"},
     {"rows", "", "launches compared"},
     {"within", "", "rows within the target"},
     {"median", "%", "of the errors without sign"},
@@ -452,7 +452,7 @@ static void row_cells(Table *table, const SiliconRow *row, SiliconCounter counte
     cell_count(table, row->chip[counter]);
     if (row->chip[counter] > 0) cell_decimals(table, (double)row->model.n[counter] / (double)row->chip[counter], 4);
     else cell_empty(table);
-    cell_decimals(table, silicon_target(row->kernel, counter), 1);
+    cell_decimals(table, silicon_row_target(row, counter), 1);
     cell_text(table, silicon_verdict_name(silicon_verdict(row, counter)));
 }
 
@@ -663,7 +663,7 @@ static void check_targets(const Silicon *s)
             if (!silicon_cell_is_shown(row, counter, &s->filter) || silicon_verdict(row, counter) != SILICON_MISSED) continue;
             report_mismatch(s->report, "%s:%zu: %s %s: model %" PRIu64 ", chip %" PRIu64 ": %+.2f %%, target %.1f %%", s->rows.table.name,
                             row->line, row->launch.kernel, silicon_counter_name(counter), row->model.n[counter], row->chip[counter],
-                            silicon_row_error(row, counter), silicon_target(row->kernel, counter));
+                            silicon_row_error(row, counter), silicon_row_target(row, counter));
         }
     }
 }

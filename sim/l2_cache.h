@@ -1,6 +1,6 @@
 /* l2_cache.h - a cache between HBM and the SMs: what misses, what is written back and when.
  *
- * Both engines are write-back caches with least-recently-used replacement (LRU):
+ * Both engines here are write-back caches with least-recently-used replacement (LRU); l2_chip.h is nearer to a real chip.
  *
  *     L2TileCache   its lines are tiles: ranges of a tensor that are always moved as a whole, of any size. Fully associative; a hash table
  *                   or a search is not needed, because every tile of a launch has a number. An access takes some nanoseconds.
@@ -13,8 +13,8 @@
  *
  * How near is that to a chip? LRU has a cliff: data that are swept again and again hit always if they fit and never if they are a
  * little too large. A real L2 hashes addresses to sets and slices, is built from two partitions that both keep what SMs of both read
- * (Profile::l2_partitions: so shared data have half of the capacity), and its replacement is not published. So expect it right well
- * below and well above the cliff, and not on it. Lecture §2.4; DESIGN: README.md, "The L2 cache".
+ * (Profile::l2_partitions: so shared data have half of the capacity), and its replacement is not published; l2_chip.h says what measurements
+ * show of it. So expect LRU right well below and well above the cliff, and not on it. Lecture §2.4; DESIGN: README.md, "The L2 cache".
  */
 #ifndef ATTNLAB_L2_CACHE_H
 #define ATTNLAB_L2_CACHE_H
@@ -25,7 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { L2_OWNERS = 32, L2_LINE_BYTES = 128, L2_SECTOR_BYTES = 32, L2_WAYS = 16 };
+/* L2_REGISTERS owns what threads spill; smaller numbers are tensors. */
+enum { L2_OWNERS = 64, L2_REGISTERS = 32, L2_LINE_BYTES = 128, L2_SECTOR_BYTES = 32, L2_WAYS = 16 };
 
 /* Adding at L2 needs the old value there, and leaves a new one. */
 typedef enum { L2_LOAD, L2_STORE, L2_ADD } L2Access;

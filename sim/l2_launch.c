@@ -2,6 +2,7 @@
 #include "l2_launch.h"
 
 #include "checked.h"
+#include "l2_chip.h"
 #include "launch_time.h"
 
 #include <string.h>
@@ -124,6 +125,10 @@ typedef struct {
     uint64_t rows, cols;            /* of a tile */
     uint64_t across, per_head;      /* tiles side by side; in a head */
     uint64_t base;                  /* number of its first tile */
+    uint64_t tile_bytes;
+    uint64_t chunks_per_tile;       /* of L2_CHIP; 0: several tiles share one, */
+    uint64_t tiles_per_chunk;       /* so many */
+    uint64_t first_chunk, first_part;
 } Cut;
 
 /* A piece as tiles: `down` x `across` of them. */
@@ -159,10 +164,13 @@ typedef struct {
     Touch *touches;                 /* [piece_count] */
     uint64_t tiles;                 /* of all tensors and heads */
     uint64_t *bases;                /* [heads of the grid][tensors]: first tile (by tiles), first byte (by lines) */
-    bool by_lines;
+    L2Engine engine;
     Agenda agenda;
-    L2TileCache tile_cache;
+    L2TileCache tile_cache;         /* the one that the engine names; the others are empty */
     L2LineCache line_cache;
+    L2Chip chip;
+    uint64_t chunks, parts;         /* of all tensors */
+    uint32_t spilled_per_block, spilled_per_step;       /* chunks of a slot */
 } Simulation;
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -244,22 +252,76 @@ static bool convert_pieces(Simulation *s)
 }
 
 /* A tile of this size must fit 32 bits: no tile that a kernel can hold comes near. */
-static bool define_tiles(Simulation *s)
+static bool size_tiles(Simulation *s)
 {
     const Machine *machine = s->machine;
     for (uint32_t i = 0; i < machine->tensor_count; i++) {
-        const Cut *cut = &s->cuts[i];
+        Cut *cut = &s->cuts[i];
         const Tensor *t = &machine->tensors[i];
         if (cut->per_head == 0) continue;
         if (cut->rows > UINT32_MAX / cut->cols / element_bytes(t->type))
             return status_fail(machine->status, STATUS_INFEASIBLE, "a tile of %s is too large for the simulated L2", t->name);
-        for (uint64_t k = 0; k < cut->per_head * t->batch * t->heads; k++) {
-            const uint64_t row = k % cut->per_head / cut->across * cut->rows, col = k % cut->across * cut->cols;
-            const uint64_t elements = min_u64(cut->rows, t->rows - row) * min_u64(cut->cols, t->cols - col);
-            l2_tiles_define(&s->tile_cache, (uint32_t)(cut->base + k), (uint32_t)(elements * element_bytes(t->type)), (uint8_t)i);
-        }
+        cut->tile_bytes = cut->rows * cut->cols * element_bytes(t->type);
     }
     return true;
+}
+
+static uint64_t tiles_of(const Cut *cut, const Tensor *t) { return cut->per_head * t->batch * t->heads; }
+
+/* Tile k of all heads of a tensor: smaller at its edges. */
+static uint32_t bytes_of_tile(const Cut *cut, const Tensor *t, uint64_t k)
+{
+    const uint64_t row = k % cut->per_head / cut->across * cut->rows, col = k % cut->across * cut->cols;
+    return (uint32_t)(min_u64(cut->rows, t->rows - row) * min_u64(cut->cols, t->cols - col) * element_bytes(t->type));
+}
+
+static void define_tiles(Simulation *s)
+{
+    for (uint32_t i = 0; i < s->machine->tensor_count; i++) {
+        const Cut *cut = &s->cuts[i];
+        const Tensor *t = &s->machine->tensors[i];
+        for (uint64_t k = 0; k < tiles_of(cut, t); k++) l2_tiles_define(&s->tile_cache, (uint32_t)(cut->base + k), bytes_of_tile(cut, t, k), (uint8_t)i);
+    }
+}
+
+/* Large tiles are several chunks; small ones share them. */
+static void number_chunks(Simulation *s)
+{
+    Status *status = s->machine->status;
+    for (uint32_t i = 0; i < s->machine->tensor_count; i++) {
+        Cut *cut = &s->cuts[i];
+        const uint64_t tiles = tiles_of(cut, &s->machine->tensors[i]);
+        if (tiles == 0) continue;
+        const bool shared = cut->tile_bytes <= L2_CHUNK_BYTES / 2;
+        cut->first_chunk = s->chunks;
+        cut->first_part = s->parts;
+        cut->chunks_per_tile = shared ? 0 : ceil_div(cut->tile_bytes, L2_CHUNK_BYTES);
+        cut->tiles_per_chunk = shared ? L2_CHUNK_BYTES / cut->tile_bytes : 0;
+        const uint64_t chunks = shared ? ceil_div(tiles, cut->tiles_per_chunk) : checked_mul(tiles, cut->chunks_per_tile, "chunks of the L2 cache", status);
+        s->chunks = checked_add(s->chunks, chunks, "chunks of the L2 cache", status);
+        s->parts += shared ? tiles : 0;
+    }
+}
+
+static void define_chunks(Simulation *s, uint64_t slots)
+{
+    for (uint32_t i = 0; i < s->machine->tensor_count; i++) {
+        const Cut *cut = &s->cuts[i];
+        const Tensor *t = &s->machine->tensors[i];
+        const uint64_t tiles = tiles_of(cut, t);
+        for (uint64_t k = 0; cut->chunks_per_tile == 0 && k < tiles; k += cut->tiles_per_chunk)
+            l2_chip_define(&s->chip, (uint32_t)(cut->first_chunk + k / cut->tiles_per_chunk), L2_CHUNK_BYTES, (uint8_t)i);
+        for (uint64_t k = 0; cut->chunks_per_tile > 0 && k < tiles; k++) {
+            uint32_t left = bytes_of_tile(cut, t, k);
+            for (uint64_t c = 0; c < cut->chunks_per_tile; c++) {
+                const uint32_t bytes = (uint32_t)min_u64(left, L2_CHUNK_BYTES);
+                l2_chip_define(&s->chip, (uint32_t)(cut->first_chunk + k * cut->chunks_per_tile + c), bytes, (uint8_t)i);
+                left -= bytes;
+            }
+        }
+    }
+    for (uint64_t c = 0; c < slots * (s->spilled_per_block + s->spilled_per_step); c++)
+        l2_chip_define(&s->chip, (uint32_t)(s->chunks + c), L2_CHUNK_BYTES, L2_REGISTERS);
 }
 
 /* Where each head of the grid finds each tensor, as head_of() in ops.c has it: fewer heads are shared, of more a block has several. */
@@ -272,7 +334,7 @@ static bool find_bases(Simulation *s)
         for (uint32_t i = 0; i < tensors; i++) {
             const Tensor *t = &machine->tensors[i];
             const uint64_t head = h / s->grid.heads * t->heads + h % s->grid.heads * t->heads / s->grid.heads;
-            s->bases[h * tensors + i] = s->by_lines ? t->address + head * t->rows * t->cols * element_bytes(t->type)
+            s->bases[h * tensors + i] = s->engine == L2_LRU_LINES ? t->address + head * t->rows * t->cols * element_bytes(t->type)
                                                     : s->cuts[i].base + head * s->cuts[i].per_head;
         }
     return s->bases != NULL;
@@ -299,10 +361,34 @@ static void touch_lines(Simulation *s, const uint64_t *bases, const L2Piece *p)
     for (uint64_t r = 0; r < ranges; r++) l2_lines_access(&s->line_cache, first + r * row_bytes, bytes, p->tensor, (L2Access)p->access);
 }
 
+static void touch_chunks(Simulation *s, const uint64_t *bases, const Touch *touch, uint32_t partition)
+{
+    const Cut *cut = &s->cuts[touch->tensor];
+    const Tensor *t = &s->machine->tensors[touch->tensor];
+    const uint64_t first = bases[touch->tensor] - cut->base + touch->first;
+    for (uint32_t r = 0; r < touch->down; r++)
+        for (uint32_t a = 0; a < touch->across; a++) {
+            const uint64_t k = first + (uint64_t)r * touch->pitch + a, chunk = cut->first_chunk + k * cut->chunks_per_tile;
+            for (uint64_t c = 0; c < cut->chunks_per_tile; c++) l2_chip_access(&s->chip, (uint32_t)(chunk + c), partition, (L2Access)touch->access);
+            if (cut->chunks_per_tile == 0)
+                l2_chip_access_part(&s->chip, (uint32_t)(cut->first_chunk + k / cut->tiles_per_chunk), (uint32_t)(cut->first_part + k),
+                                    bytes_of_tile(cut, t, k), partition, (L2Access)touch->access);
+        }
+}
+
+/* What a slot's block spills: when it begins, or with each access. */
+static void touch_registers(Simulation *s, uint64_t slot, uint32_t partition, bool begins)
+{
+    const uint32_t per_slot = s->spilled_per_block + s->spilled_per_step;
+    const uint64_t first = s->chunks + slot * per_slot + (begins ? 0 : s->spilled_per_block);
+    for (uint64_t c = 0; c < (begins ? s->spilled_per_block : s->spilled_per_step); c++) l2_chip_access(&s->chip, (uint32_t)(first + c), partition, L2_STORE);
+}
+
 /* A block that runs: its place in the sequence, and where its head lies. */
 typedef struct {
     uint64_t next, end;
     const uint64_t *bases;
+    bool begins;
 } Running;
 
 typedef struct {
@@ -318,7 +404,7 @@ static bool take_block(Dispenser *d, Running *running)
     while (d->handed_out < d->count) {
         const uint64_t place = d->handed_out++, block = d->order->blocks != NULL ? d->order->blocks[place] : place;
         const uint64_t head = block / s->grid.blocks, index = block % s->grid.blocks;
-        *running = (Running){s->trace->first[index], s->trace->end[index], s->bases + head * s->machine->tensor_count};
+        *running = (Running){s->trace->first[index], s->trace->end[index], s->bases + head * s->machine->tensor_count, true};
         if (running->next < running->end) return true;
     }
     return false;
@@ -373,6 +459,22 @@ static bool agenda_next(Agenda *agenda, Due *due)
     return true;
 }
 
+/* SMs lie by turns next to each partition. */
+static void access_l2(Simulation *s, Running *block, uint64_t slot, uint32_t piece)
+{
+    const uint32_t partition = s->engine == L2_CHIP ? (uint32_t)(slot % s->machine->profile->sm_count % s->chip.partitions) : 0;
+    switch (s->engine) {
+    case L2_LRU_TILES: touch_tiles(s, block->bases, &s->touches[piece]); break;
+    case L2_LRU_LINES: touch_lines(s, block->bases, &s->trace->pieces[piece]); break;
+    case L2_CHIP:
+        if (block->begins) touch_registers(s, slot, partition, true);
+        touch_chunks(s, block->bases, &s->touches[piece], partition);
+        touch_registers(s, slot, partition, false);
+        break;
+    }
+    block->begins = false;
+}
+
 static bool run_blocks(Simulation *s, uint64_t count, uint64_t slots)
 {
     Machine *machine = s->machine;
@@ -386,8 +488,7 @@ static bool run_blocks(Simulation *s, uint64_t count, uint64_t slots)
         Running *block = &running[now.slot];
         const uint32_t piece = s->trace->sequence[block->next++];
         const Touch *touch = &s->touches[piece];
-        if (s->by_lines) touch_lines(s, block->bases, &s->trace->pieces[piece]);
-        else touch_tiles(s, block->bases, touch);
+        access_l2(s, block, now.slot, piece);
         if (block->next < block->end || take_block(&dispenser, block)) agenda_add(agenda, touch->size, (Due){now.time + touch->bytes, now.slot});
     }
     alloc_free(machine->alloc, running);
@@ -410,32 +511,67 @@ static uint64_t effective_capacity(const Profile *profile)
     return profile->l2_bytes_per_chip == PROFILE_UNLIMITED ? PROFILE_UNLIMITED : profile->l2_bytes_per_chip / profile->l2_partitions;
 }
 
-static bool prepare(Simulation *s, uint64_t capacity)
+static bool prepare_chip(Simulation *s, uint64_t slots)
+{
+    const Machine *machine = s->machine;
+    const L2Spill *spill = &machine->config.l2_spill;
+    number_chunks(s);
+    s->spilled_per_block = (uint32_t)ceil_div(spill->block_bytes, L2_CHUNK_BYTES);
+    s->spilled_per_step = (uint32_t)ceil_div(spill->step_bytes, L2_CHUNK_BYTES);
+    const uint64_t spilled = checked_mul(slots, (uint64_t)s->spilled_per_block + s->spilled_per_step, "spilled registers", machine->status);
+    const uint64_t chunks = checked_add(s->chunks, spilled, "chunks of the L2 cache", machine->status);
+    if (!status_ok(machine->status) ||
+        !l2_chip_init(&s->chip, chunks, s->parts, machine->profile->l2_bytes_per_chip, machine->profile->l2_partitions, machine->alloc, machine->status))
+        return false;
+    define_chunks(s, slots);
+    return true;
+}
+
+static bool prepare(Simulation *s, uint64_t capacity, uint64_t slots)
 {
     Machine *machine = s->machine;
     cut_tensors(s);
-    if (!status_ok(machine->status) || !convert_pieces(s) || !find_bases(s)) return false;
-    if (s->by_lines) {
+    if (!status_ok(machine->status) || !convert_pieces(s) || !size_tiles(s) || !find_bases(s)) return false;
+    if (s->engine == L2_CHIP) return prepare_chip(s, slots);
+    if (s->engine == L2_LRU_LINES) {
         const uint64_t enough = machine->next_address + L2_LINE_BYTES * L2_WAYS;    /* an unlimited cache need not be larger than what there is */
         return l2_lines_init(&s->line_cache, min_u64(capacity, enough), L2_WAYS, machine->alloc, machine->status);
     }
-    return l2_tiles_init(&s->tile_cache, s->tiles, capacity, machine->alloc, machine->status) && define_tiles(s);
+    if (!l2_tiles_init(&s->tile_cache, s->tiles, capacity, machine->alloc, machine->status)) return false;
+    define_tiles(s);
+    return true;
 }
 
 static uint64_t sum_of(const uint64_t bytes[L2_OWNERS])
 {
     uint64_t sum = 0;
-    for (int i = 0; i < L2_OWNERS; i++) sum += bytes[i];
+    for (int i = 0; i < L2_REGISTERS; i++) sum += bytes[i];
     return sum;
 }
 
-/* What is dirty at the end counts as written. */
+/* What is dirty at the end counts as written, but for registers. */
 static void finish(Simulation *s, L2Traffic *traffic, L2Outcome *outcome)
 {
-    outcome->dirty_bytes = s->by_lines ? l2_lines_dirty(&s->line_cache) : l2_tiles_dirty(&s->tile_cache);
-    if (s->by_lines) l2_lines_flush(&s->line_cache);
-    else l2_tiles_flush(&s->tile_cache);
-    *traffic = s->by_lines ? s->line_cache.traffic : s->tile_cache.traffic;
+    uint64_t dirty[L2_OWNERS] = {0};
+    switch (s->engine) {
+    case L2_LRU_TILES:
+        outcome->dirty_bytes = l2_tiles_dirty(&s->tile_cache);
+        l2_tiles_flush(&s->tile_cache);
+        *traffic = s->tile_cache.traffic;
+        break;
+    case L2_LRU_LINES:
+        outcome->dirty_bytes = l2_lines_dirty(&s->line_cache);
+        l2_lines_flush(&s->line_cache);
+        *traffic = s->line_cache.traffic;
+        break;
+    case L2_CHIP:
+        l2_chip_dirty(&s->chip, dirty);
+        outcome->dirty_bytes = sum_of(dirty);
+        *traffic = s->chip.traffic;
+        for (int i = 0; i < L2_REGISTERS; i++) traffic->written[i] += dirty[i];
+        outcome->spilled_bytes = traffic->written[L2_REGISTERS];
+        break;
+    }
     outcome->hit_bytes = traffic->hit;
     outcome->miss_bytes = traffic->missed;
     outcome->written_back_bytes = sum_of(traffic->written) - outcome->dirty_bytes;
@@ -458,18 +594,20 @@ bool l2_launch(Machine *machine, const Kernel *kernel, Grid grid, const L2Trace 
                L2Outcome *outcome)
 {
     const uint64_t heads = grid.batch * grid.heads, count = record->blocks, capacity = effective_capacity(machine->profile);
-    Simulation s = {.machine = machine, .trace = trace, .grid = grid, .by_lines = machine->config.l2_by_lines};
+    Simulation s = {.machine = machine, .trace = trace, .grid = grid, .engine = machine->config.l2_engine};
     uint64_t resident = machine->config.l2_order.blocks_per_sm;
     *traffic = (L2Traffic){0};
     *outcome = (L2Outcome){.capacity_bytes = capacity};
     if (count == 0) return true;
     if (!order_fits(machine, kernel, count)) return false;
-    const bool ok = (resident > 0 || blocks_held_by_sm(machine, kernel, record, &resident)) && short_enough(&s, heads) && prepare(&s, capacity);
+    bool ok = (resident > 0 || blocks_held_by_sm(machine, kernel, record, &resident)) && short_enough(&s, heads);
     const uint64_t slots = resident > count / machine->profile->sm_count ? count : resident * machine->profile->sm_count;
     outcome->slots = slots;
-    if (ok && run_blocks(&s, count, slots)) finish(&s, traffic, outcome);
+    ok = ok && prepare(&s, capacity, slots) && run_blocks(&s, count, slots);
+    if (ok) finish(&s, traffic, outcome);
     l2_tiles_free(&s.tile_cache);
     l2_lines_free(&s.line_cache);
+    l2_chip_free(&s.chip);
     agenda_free(&s.agenda, machine->alloc);
     alloc_free(machine->alloc, s.touches);
     alloc_free(machine->alloc, s.bases);

@@ -102,6 +102,7 @@ typedef struct {
     uint64_t hit_bytes, miss_bytes;     /* of what the SMs read, and of the old values that additions need */
     uint64_t written_back_bytes;        /* before the launch ended ... */
     uint64_t dirty_bytes;               /* ... and what waited in L2 then; together what the ledger has as written to HBM */
+    uint64_t spilled_bytes;             /* registers that were written back before the launch ended: beside the ledger */
 } L2Outcome;
 
 /* One launch: its counters and the most on-chip memory that a block held. */
@@ -157,11 +158,25 @@ typedef struct {
     uint64_t blocks_per_sm;
 } L2Order;
 
+/* What stands for the simulated L2. */
+typedef enum {
+    L2_LRU_TILES,               /* fully associative LRU over whole tiles (l2_cache.h) */
+    L2_LRU_LINES,               /* LRU over lines of 128 bytes in sets: slower, a cross-check */
+    L2_CHIP                     /* partitions and rough ages, as measured (l2_chip.h) */
+} L2Engine;
+
+/* Registers that a compiled kernel spills: bytes of a block's threads, stored once when it begins, and again with every access. They reach L2 (L2_CHIP
+ * alone follows them); what is read back, L1 has. */
+typedef struct {
+    uint32_t block_bytes, step_bytes;
+} L2Spill;
+
 typedef struct {
     Mode mode;
     L2Model l2;
     L2Order l2_order;
-    bool l2_by_lines;           /* lines of 128 bytes in sets instead of tiles: slower, a cross-check */
+    L2Engine l2_engine;
+    L2Spill l2_spill;
     Precision precision;        /* of the arithmetic in MODE_NUMERIC */
     bool walk_all_heads;        /* MODE_COUNT: walk every head instead of one (a test of the multiplication) */
     bool time;                  /* MODE_COUNT: also time each launch on the chip */

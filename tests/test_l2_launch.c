@@ -62,7 +62,7 @@ static void check_by_hand(Context *x, const HandCase *c, bool by_lines)
     Profile chip = x->h100;
     chip.sm_count = c->sms;
     chip.l2_bytes_per_chip = c->capacity * TILE_BYTES * chip.l2_partitions;
-    MachineConfig config = {.mode = MODE_COUNT, .l2 = L2_SIMULATED, .l2_by_lines = by_lines};
+    MachineConfig config = {.mode = MODE_COUNT, .l2 = L2_SIMULATED, .l2_engine = by_lines ? L2_LRU_LINES : L2_LRU_TILES};
     config.l2_order.blocks_per_sm = 1;
     machine_init(&machine, &chip, config, &x->alloc, &status);
     const Sweep sweep = {machine_tensor(&machine, "A", ELEMENT_BF16, 1, 1, TILES * TILE, TILE),
@@ -169,10 +169,10 @@ static void check_case(Context *x, const Case *c, uint64_t *random)
         config.l2 = L2_SIMULATED;
         if (walk(x, &run, c, config, &unlimited, &status)) check_ledgers(x, c, &run.machine, &ideal.machine, true);
         attention_run_free(&run);
-        config.l2_by_lines = true;
+        config.l2_engine = L2_LRU_LINES;
         if (walk(x, &run, c, config, &unlimited, &status)) check_lines(x, &run.machine, &ideal.machine);
         attention_run_free(&run);
-        config.l2_by_lines = false;
+        config.l2_engine = L2_LRU_TILES;
         config.l2_order.blocks_per_sm = random_between(random, 1, 3);
         config.walk_all_heads = random_between(random, 0, 1);
         if (walk(x, &run, c, config, &small, &status)) check_ledgers(x, c, &run.machine, &ideal.machine, false);
@@ -304,7 +304,7 @@ static void check_engines(Context *x, const Case *c, uint64_t capacity, double t
     config.l2_order.blocks_per_sm = 2;
     case_name(c, what, sizeof what);
     moved(x, c, config, &chip, &tiles);
-    config.l2_by_lines = true;
+    config.l2_engine = L2_LRU_LINES;
     moved(x, c, config, &chip, &lines);
     check_close(&x->test, (double)lines.hbm_read_bytes, (double)tiles.hbm_read_bytes, tolerance, what);
     check_close(&x->test, (double)lines.hbm_write_bytes, (double)tiles.hbm_write_bytes, tolerance, what);

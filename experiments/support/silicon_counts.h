@@ -58,7 +58,7 @@ uint64_t silicon_splits(const SiliconLaunch *launch);
 const char *silicon_left_out(const SiliconKernel *kernel, SiliconCounter counter);
 /* Why a counter's target is not expected to be met everywhere; NULL when it is. */
 const char *silicon_known_miss(const SiliconKernel *kernel, SiliconCounter counter);
-/* The largest relative error allowed, in percent. */
+/* The largest relative error allowed, in percent (of dram_read_bytes see silicon_row_target). */
 double silicon_target(const SiliconKernel *kernel, SiliconCounter counter);
 
 /* The counts of a launch. unknown: why a counter is not known of this launch (of all of a kernel: silicon_left_out); NULL when it is. */
@@ -71,6 +71,13 @@ typedef struct {
  * count leaves 64 bits. HBM's counters stay 0. */
 bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, SiliconCounts *counts, const char **why,
                     Status *status);
+
+/* Words that a thread of FlashAttention-2's forward kernel spills to L2: with each tile of keys, and once in a block. Zero for a head dimension of
+ * which it is not known. */
+typedef struct {
+    uint64_t tile, block;
+} SiliconSpill;
+SiliconSpill silicon_flash_spill(uint64_t head_dim, bool masked);
 
 /* A number that is no consequence of the algorithm: read off the counters of some rows. */
 typedef struct {

@@ -1,6 +1,8 @@
 /* silicon_dram.c - see silicon_dram.h. */
 #include "silicon_dram.h"
 
+#include "silicon_counts.h"
+
 #include "algos/run.h"
 
 #include <string.h>
@@ -73,6 +75,15 @@ bool silicon_dram_find(const char *kernel, const char *pass, const char *launch,
 
 /* --------------------------------------------------------------------------------------------------------------- prediction */
 
+/* Only FlashAttention-2's forward kernel spills much. */
+static L2Spill spill_of(const Stand *stand, const AttentionShape *shape, TileSize tiles)
+{
+    if (stand->family != DRAM_FLASH || stand->launch != DRAM_FORWARD) return (L2Spill){0};
+    const SiliconSpill words = silicon_flash_spill(shape->head_dim, shape->mask != MASK_NONE);
+    const uint64_t word = stand->algorithm->geometry(shape, tiles).threads * sizeof(float);
+    return (L2Spill){.block_bytes = (uint32_t)(words.block * word), .step_bytes = (uint32_t)(words.tile * word)};
+}
+
 /* One pass under one model of L2. */
 static bool run_pass(AttentionRun *run, const Stand *stand, const AttentionShape *shape, L2Model l2, const Profile *h200, Alloc *alloc,
                      Status *status)
@@ -81,6 +92,8 @@ static bool run_pass(AttentionRun *run, const Stand *stand, const AttentionShape
     const TileSize tiles = narrow ? (TileSize){stand->narrow_Br, stand->narrow_Bc} : (TileSize){stand->wide_Br, stand->wide_Bc};
     RunSetup setup = {.algorithm = stand->algorithm, .profile = h200, .config = {.mode = MODE_COUNT, .l2 = l2}};
     setup.config.l2_order.blocks_per_sm = stand->blocks_per_sm;
+    setup.config.l2_engine = L2_CHIP;
+    setup.config.l2_spill = spill_of(stand, shape, tiles);
     if (!backward) setup.tiles = tiles;
     if (!attention_run_prepare(run, &setup, shape, alloc, status)) return false;
     run->attention.last_keys_first = true;
@@ -122,7 +135,7 @@ bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, Dram
     launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) {
         add_up(&run.machine, launch, &bytes->read, &bytes->asked);
-        bytes->written = launch->l2.written_back_bytes;
+        bytes->written = launch->l2.written_back_bytes + launch->l2.spilled_bytes;
         bytes->dirty = launch->l2.dirty_bytes;
     }
     attention_run_free(&run);

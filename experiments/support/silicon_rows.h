@@ -22,6 +22,7 @@ typedef struct {
     size_t line;                            /* of the file */
     uint64_t chip[SILICON_COUNTERS];        /* the counters */
     SiliconCounts model;                    /* ours */
+    uint64_t dram_once;                     /* bytes that a perfect L2 would read from HBM; after silicon_rows_dram */
     const SiliconKernel *kernel;            /* NULL: the row is skipped, */
     const char *skipped;                    /* and why */
 } SiliconRow;
@@ -46,6 +47,9 @@ double silicon_error(uint64_t model, uint64_t chip);
 
 /* The same for a counter of a row; of dram_write_bytes relative to all bytes that the launch wrote. */
 double silicon_row_error(const SiliconRow *row, SiliconCounter counter);
+
+/* The target of a row: that of its kernel, but 3 % for what model or chip read from HBM (nearly) once, because all that runs together fits L2. */
+double silicon_row_target(const SiliconRow *row, SiliconCounter counter);
 
 typedef enum { SILICON_MET, SILICON_KNOWN_MISS, SILICON_MISSED } SiliconVerdict;
 const char *silicon_verdict_name(SiliconVerdict verdict);       /* "ok", "known", "MISSED" */

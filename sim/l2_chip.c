@@ -1,0 +1,171 @@
+/* l2_chip.c - see l2_chip.h. */
+#include "l2_chip.h"
+
+#include "checked.h"
+
+bool l2_chip_init(L2Chip *chip, uint64_t chunk_count, uint64_t part_count, uint64_t capacity, uint64_t partitions, Alloc *alloc, Status *status)
+{
+    const char *what = "chunks of the L2 cache";
+    *chip = (L2Chip){.alloc = alloc, .random = 1};
+    if (max_u64(chunk_count, part_count) >= UINT32_MAX)
+        return status_fail(status, STATUS_INFEASIBLE, "the L2 cache follows at most %" PRIu32 " chunks, not %" PRIu64, UINT32_MAX - 1,
+                           max_u64(chunk_count, part_count));
+    chip->chunk_count = (uint32_t)chunk_count;
+    chip->part_count = (uint32_t)part_count;
+    chip->partitions = (uint32_t)partitions;
+    /* A set for every chunk is as good as any larger number. */
+    chip->sets = (uint32_t)max_u64(min_u64(capacity / partitions / (L2_CHUNK_BYTES * L2_WAYS), chunk_count), 1);
+    const uint64_t sets = partitions * chip->sets;
+    chip->chunks = alloc_array(alloc, chunk_count, sizeof *chip->chunks, what, status);
+    chip->ways = alloc_array(alloc, checked_mul(chunk_count, partitions, what, status), sizeof *chip->ways, what, status);
+    chip->stamps = alloc_array(alloc, part_count, sizeof *chip->stamps, what, status);
+    chip->entries = alloc_array(alloc, sets * L2_WAYS, sizeof *chip->entries, what, status);
+    chip->last_used = alloc_array(alloc, sets * L2_WAYS, sizeof *chip->last_used, what, status);
+    chip->fills = alloc_array(alloc, sets, sizeof *chip->fills, what, status);
+    return status_ok(status);
+}
+
+void l2_chip_free(L2Chip *chip)
+{
+    if (chip->alloc == NULL) return;
+    alloc_free(chip->alloc, chip->chunks);
+    alloc_free(chip->alloc, chip->ways);
+    alloc_free(chip->alloc, chip->stamps);
+    alloc_free(chip->alloc, chip->entries);
+    alloc_free(chip->alloc, chip->last_used);
+    alloc_free(chip->alloc, chip->fills);
+    *chip = (L2Chip){0};
+}
+
+/* Any home that has nothing to do with the set (Steele, Lea, Flood 2014: the finaliser of SplitMix). */
+static uint8_t home_of(uint32_t chunk, uint32_t partitions)
+{
+    uint64_t x = chunk;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (uint8_t)((x ^ x >> 31) % partitions);
+}
+
+void l2_chip_define(L2Chip *chip, uint32_t chunk, uint32_t bytes, uint8_t owner)
+{
+    chip->chunks[chunk] = (L2Chunk){.bytes = bytes, .owner = owner, .home = home_of(chunk, chip->partitions), .set = chunk % chip->sets};
+}
+
+/* Xorshift (Marsaglia 2003). */
+static uint32_t draw(L2Chip *chip, uint32_t limit)
+{
+    chip->random ^= chip->random << 13;
+    chip->random ^= chip->random >> 7;
+    chip->random ^= chip->random << 17;
+    return (uint32_t)((chip->random >> 32) % limit);
+}
+
+/* The way of a full set that is given up. */
+static uint32_t victim(L2Chip *chip, const uint32_t *last_used, uint32_t fills)
+{
+    uint32_t oldest = 0, alike = 0, way = 0;
+    for (uint32_t w = 0; w < L2_WAYS; w++) {
+        const uint32_t age = (fills - last_used[w]) / L2_AGE_STEP;
+        if (alike > 0 && age < oldest) continue;
+        alike = age > oldest || alike == 0 ? 1 : alike + 1;
+        oldest = age;
+        if (alike == 1 || draw(chip, alike) == 0) way = w;
+    }
+    return way;
+}
+
+static void leave(L2Chip *chip, uint32_t chunk, uint32_t partition)
+{
+    L2Chunk *c = &chip->chunks[chunk];
+    chip->ways[(uint64_t)chunk * chip->partitions + partition] = 0;
+    if (c->home != partition) return;
+    chip->traffic.written[c->owner] += c->dirty_bytes;
+    c->dirty_bytes = 0;
+}
+
+/* Takes a chunk into a set of which it is no part. */
+static void fill(L2Chip *chip, uint32_t chunk, uint32_t partition, uint64_t set)
+{
+    uint32_t *const last_used = &chip->last_used[set * L2_WAYS];
+    uint32_t way = chip->fills[set];                        /* they are taken in order, and never free again */
+    if (way >= L2_WAYS) {
+        way = victim(chip, last_used, chip->fills[set]);
+        leave(chip, chip->entries[set * L2_WAYS + way] - 1, partition);
+    }
+    chip->entries[set * L2_WAYS + way] = chunk + 1;
+    last_used[way] = ++chip->fills[set];
+    chip->ways[(uint64_t)chunk * chip->partitions + partition] = (uint8_t)(way + 1);
+}
+
+/* Uses a chunk in a partition; false if it was not there. It is now. */
+static inline bool use(L2Chip *chip, uint32_t chunk, uint32_t partition)
+{
+    const uint32_t way = chip->ways[(uint64_t)chunk * chip->partitions + partition];
+    const uint64_t set = (uint64_t)partition * chip->sets + chip->chunks[chunk].set;
+    if (way > 0) {
+        chip->last_used[set * L2_WAYS + way - 1] = chip->fills[set];
+        return true;
+    }
+    fill(chip, chunk, partition, set);
+    return false;
+}
+
+/* Brings a chunk home; false if it was not there. */
+static bool use_at_home(L2Chip *chip, uint32_t chunk)
+{
+    L2Chunk *c = &chip->chunks[chunk];
+    if (use(chip, chunk, c->home)) return true;
+    c->generation++;
+    return false;
+}
+
+static void count_demand(L2Chip *chip, const L2Chunk *c, uint32_t bytes, bool hit)
+{
+    if (hit) {
+        chip->traffic.hit += bytes;
+        return;
+    }
+    chip->traffic.missed += bytes;
+    chip->traffic.read[c->owner] += bytes;
+}
+
+static void copy_everywhere(L2Chip *chip, uint32_t chunk)
+{
+    for (uint32_t p = 0; p < chip->partitions; p++)
+        if (p != chip->chunks[chunk].home) use(chip, chunk, p);
+}
+
+void l2_chip_access(L2Chip *chip, uint32_t chunk, uint32_t partition, L2Access access)
+{
+    L2Chunk *c = &chip->chunks[chunk];
+    if (access == L2_LOAD) {
+        const bool copied = partition != c->home && use(chip, chunk, partition);
+        count_demand(chip, c, c->bytes, copied || use_at_home(chip, chunk));
+        return;
+    }
+    const bool there = use_at_home(chip, chunk);
+    if (access == L2_ADD) count_demand(chip, c, c->bytes, there);
+    c->dirty_bytes = c->bytes;
+    copy_everywhere(chip, chunk);
+}
+
+/* Small things: copies are not told apart, so all go home. */
+void l2_chip_access_part(L2Chip *chip, uint32_t chunk, uint32_t part, uint32_t bytes, uint32_t partition, L2Access access)
+{
+    L2Chunk *c = &chip->chunks[chunk];
+    uint64_t *const stamp = &chip->stamps[part];
+    use_at_home(chip, chunk);
+    if (partition != c->home) use(chip, chunk, partition);
+    const bool there = *stamp / 2 == c->generation;
+    if (access != L2_STORE) count_demand(chip, c, bytes, there);
+    if (!there) *stamp = 2 * (uint64_t)c->generation;
+    if (access == L2_LOAD) return;
+    if (*stamp % 2 == 0) c->dirty_bytes += bytes;
+    *stamp |= 1;
+    copy_everywhere(chip, chunk);
+}
+
+void l2_chip_dirty(const L2Chip *chip, uint64_t bytes[L2_OWNERS])
+{
+    for (uint32_t i = 0; i < chip->chunk_count; i++) bytes[chip->chunks[i].owner] += chip->chunks[i].dirty_bytes;
+}
