@@ -37,6 +37,8 @@ void l2_chip_free(L2Chip *chip)
     *chip = (L2Chip){0};
 }
 
+uint64_t l2_chip_partition_bytes(const L2Chip *chip) { return (uint64_t)chip->sets * L2_WAYS * L2_CHUNK_BYTES; }
+
 /* Any home that has nothing to do with the set (Steele, Lea, Flood 2014: the finaliser of SplitMix). */
 static uint8_t home_of(uint32_t chunk, uint32_t partitions)
 {

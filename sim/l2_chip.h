@@ -7,13 +7,15 @@
  *                  leaves a copy. HBM is read when the home lacks it too, and written when a dirty chunk leaves its home. What is stored
  *                  goes home and leaves a copy in every other partition. Source: an H200 reads again what all SMs sweep when it is larger than
  *                  half of L2, what one SM sweeps when it is larger than two thirds, and holds at most half of L2 dirty.
- *     replacement  A set counts its fills. A chunk's age is how many there were since it was last used, known in steps of L2_AGE_STEP; of
- *                  the oldest class a random one goes. Steps of 1 are LRU. Source: the same access patterns once with the first keys first, where
- *                  LRU would read everything once and the chip does, and once with the last keys first, where LRU does and the chip reads up to
- *                  four times as much. Steps of 6 or 7 of 16 give both, and the sweeps.
+ *     replacement  A set counts its fills. A chunk's age is how many there were since it was last used, known in steps of L2_AGE_STEP, a third
+ *                  of the ways: two bits. Of the oldest class a random one goes. Steps of 1 are LRU. Source: the loads of attention with the
+ *                  first keys first, where LRU reads everything once and so does the chip, and with the last keys first, where LRU does and the
+ *                  chip reads up to four times as much. Steps of 5 to 8 give both; the sweeps are best at 5.
  *
- * Measurements: hw_profiles/measured/h200_l2.csv and h200_l2_replay.csv, held against this by tests/test_l2_chip.c. The sets' number of ways
- * is assumed; 32 with steps of 12 do the same. Lecture §2.4.
+ * Measurements: hw_profiles/measured/h200_l2.csv and h200_l2_replay.csv, held against this by tests/test_l2_chip.c. The number of ways is
+ * assumed; 32 with steps of 12 do the same. What it misses: data of single SMs, of which the chip holds some 10 % more; SMs that lose step in a
+ * sweep and read from HBM more than once; many heads whose K and V are together just too large (`sections` in s4_5_scheduling: a third too low, where
+ * LRU is within 12 %). Lecture §2.4.
  */
 #ifndef ATTNLAB_L2_CHIP_H
 #define ATTNLAB_L2_CHIP_H
@@ -46,6 +48,8 @@ typedef struct {
  * nothing resident. STATUS_INFEASIBLE for 2^32 - 1 chunks or more, STATUS_IO without memory. */
 bool l2_chip_init(L2Chip *chip, uint64_t chunk_count, uint64_t part_count, uint64_t capacity, uint64_t partitions, Alloc *alloc, Status *status);
 void l2_chip_free(L2Chip *chip);
+/* What a partition holds. */
+uint64_t l2_chip_partition_bytes(const L2Chip *chip);
 /* Before its first access. */
 void l2_chip_define(L2Chip *chip, uint32_t chunk, uint32_t bytes, uint8_t owner);
 /* A whole chunk, by an SM next to `partition`. */

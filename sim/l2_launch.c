@@ -603,7 +603,9 @@ bool l2_launch(Machine *machine, const Kernel *kernel, Grid grid, const L2Trace 
     bool ok = (resident > 0 || blocks_held_by_sm(machine, kernel, record, &resident)) && short_enough(&s, heads);
     const uint64_t slots = resident > count / machine->profile->sm_count ? count : resident * machine->profile->sm_count;
     outcome->slots = slots;
-    ok = ok && prepare(&s, capacity, slots) && run_blocks(&s, count, slots);
+    ok = ok && prepare(&s, capacity, slots);
+    if (ok && s.engine == L2_CHIP) outcome->capacity_bytes = l2_chip_partition_bytes(&s.chip);
+    ok = ok && run_blocks(&s, count, slots);
     if (ok) finish(&s, traffic, outcome);
     l2_tiles_free(&s.tile_cache);
     l2_lines_free(&s.line_cache);

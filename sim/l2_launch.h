@@ -3,11 +3,11 @@
  * While one head is walked, an L2Trace records what each of its blocks loads, stores and adds, in program order. l2_launch() then lets all
  * heads run: blocks go to the SMs in launch order, each to the slot that is free first (as in chip_schedule.h), as many to an SM as fit.
  * The clock of a block is the bytes that it has moved: a block moves its tiles at an even pace, blocks of the same kind stay in step, and
- * one with twice the work runs twice as long. Merged by these clocks, the accesses of all running blocks go to the cache (l2_cache.h), which
- * is empty when the launch begins. No feedback: a miss delays nobody. Tens of millions of tiles a second (build/bin/benchmark).
+ * one with twice the work runs twice as long. Merged by these clocks, the accesses of all running blocks go to the cache (l2_cache.h, l2_chip.h),
+ * which is empty when the launch begins. No feedback: a miss delays nobody. Tens of millions of tiles a second (build/bin/benchmark).
  *
  * A tile of the cache is the largest range of rows and columns by which every access to a tensor in this launch can be divided; mostly that
- * is the kernel's own tile. Capacity: Profile::l2_bytes_per_chip / l2_partitions, because both partitions keep what SMs of both read.
+ * is the kernel's own tile. Capacity of the LRU: Profile::l2_bytes_per_chip / l2_partitions, because both partitions keep what SMs of both read.
  *
  * Left out: prefetch distance, SMs that run ahead, pace that changes with the neighbours of a block (a launch's last wave).
  */

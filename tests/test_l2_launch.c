@@ -1,7 +1,7 @@
 /* test_l2_launch.c - launches through the simulated L2: by hand where a few tiles can be followed, by what must hold elsewhere.
  *
  *   by hand            blocks that sweep one tensor and store a tile each, on one and two SMs, by tiles and by lines
- *   unlimited          every ledger row as with the ideal L2, tile by tile; by lines never less
+ *   unlimited          every ledger row as with the ideal L2, tile by tile and as on a chip; by lines never less
  *   any capacity       ideal <= simulated <= what the SMs asked for; everything but HBM unchanged
  *   one slot           heads follow one another: h heads move h times what one does
  *   tiles and lines    FlashAttention-2, standard attention and a backward pass within a few percent of each other
@@ -164,7 +164,7 @@ static void check_case(Context *x, const Case *c, uint64_t *random)
     AttentionRun ideal, run;
     MachineConfig config = {.l2 = L2_IDEAL};
     const uint64_t sms = random_between(random, 1, 5);      /* a deterministic backward depends on them */
-    const Profile unlimited = chip_with(x, sms, PROFILE_UNLIMITED), small = chip_with(x, sms, random_between(random, 0, 40000));
+    const Profile unlimited = chip_with(x, sms, PROFILE_UNLIMITED), small = chip_with(x, sms, random_between(random, 0, 40000)), some_sets = chip_with(x, sms, random_between(random, 0, 400000));
     if (walk(x, &ideal, c, config, &unlimited, &status)) {
         config.l2 = L2_SIMULATED;
         if (walk(x, &run, c, config, &unlimited, &status)) check_ledgers(x, c, &run.machine, &ideal.machine, true);
@@ -172,10 +172,13 @@ static void check_case(Context *x, const Case *c, uint64_t *random)
         config.l2_engine = L2_LRU_LINES;
         if (walk(x, &run, c, config, &unlimited, &status)) check_lines(x, &run.machine, &ideal.machine);
         attention_run_free(&run);
-        config.l2_engine = L2_LRU_TILES;
+        config.l2_engine = L2_CHIP;
+        if (walk(x, &run, c, config, &unlimited, &status)) check_ledgers(x, c, &run.machine, &ideal.machine, true);
+        attention_run_free(&run);
+        config.l2_engine = random_between(random, 0, 1) > 0 ? L2_CHIP : L2_LRU_TILES;
         config.l2_order.blocks_per_sm = random_between(random, 1, 3);
         config.walk_all_heads = random_between(random, 0, 1);
-        if (walk(x, &run, c, config, &small, &status)) check_ledgers(x, c, &run.machine, &ideal.machine, false);
+        if (walk(x, &run, c, config, config.l2_engine == L2_CHIP ? &some_sets : &small, &status)) check_ledgers(x, c, &run.machine, &ideal.machine, false);
         attention_run_free(&run);
     }
     attention_run_free(&ideal);

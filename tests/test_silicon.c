@@ -17,6 +17,7 @@
 #include "algos/run.h"
 #include "experiments/support/measured.h"
 #include "experiments/support/silicon_times.h"
+#include "sim/formats.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
 
@@ -154,7 +155,7 @@ static const struct {
     {"cudnn", "gradients", 8, {4, 228, 0, 381, 0, 0, 0}},
     {"cudnn", "convert", 8, {7, 3686, 0, OUT, 0, 0, 0}},
     {"std_qk", "S = Q K^T", 4, {6, 5, 0, 1107, 0, 0, 0}},
-    {"std_softmax", "P = softmax S", 4, {0, 0, 0, OUT, 21, 268, 268}},
+    {"std_softmax", "P = softmax S", 4, {0, 0, 0, OUT, 17, 53, 53}},
     {"std_pv", "O = P V", 4, {0, 4, 0, 28, 0, 0, 0}},
 };
 
@@ -193,6 +194,9 @@ static void test_targets(Context *x, const SiliconRows *rows, uint64_t launches)
             snprintf(what, sizeof what, "line %zu: %s: model %" PRIu64 ", chip %" PRIu64, row->line, silicon_counter_name((SiliconCounter)c),
                      row->model.n[c], row->chip[c]);
             check_true(&x->test, silicon_verdict(row, (SiliconCounter)c) != SILICON_MISSED, what);
+            /* cuDNN's small kernels store every sector in two halves: L1 merges all of them at best and none at worst. */
+            if (c == SILICON_L2_WRITE && silicon_verdict(row, SILICON_L2_WRITE) == SILICON_KNOWN_MISS && strcmp(row->launch.kernel, "cudnn") == 0)
+                check_true(&x->test, row->model.n[c] <= row->chip[c] && row->chip[c] <= 2 * row->model.n[c], what);
         }
     }
 }
@@ -370,7 +374,7 @@ static void test_backward(Context *x)
 
 /* ---- softmax: the expected share of slow divisions ---- */
 
-/* Rows of N scores with variance |q|^2, drawn; a division of 32 lanes is slow where one of them lies 102 ln 2 below the row's maximum. */
+/* Rows of N scores with variance |q|^2, drawn and rounded to BF16; a division of 32 lanes is slow where one of them lies 102 ln 2 below the row's maximum. */
 static double drawn_share(uint64_t N, uint64_t d, uint64_t rows)
 {
     double scores[1024];
@@ -382,7 +386,7 @@ static double drawn_share(uint64_t N, uint64_t d, uint64_t rows)
             square += q * q;
         }
         for (uint64_t j = 0; j < N; j++) {
-            scores[j] = sqrt(square) * normal_element(7, 0, next++);
+            scores[j] = f32_from_bf16(bf16_from_f32((float)(sqrt(square) * normal_element(7, 0, next++))));
             if (scores[j] > largest) largest = scores[j];
         }
         for (uint64_t j = 0; j < N; j += 32) {

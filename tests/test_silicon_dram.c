@@ -2,10 +2,8 @@
  *
  * h200_counters.csv was there when the model was made; the capacity for shared data, 30 MiB, comes from the sweeps of h200_l2.csv, whose
  * attention shapes are new to it.
- * Reads: within 3 % where the model says that L2 reads everything once, within 30 % elsewhere; two exceptions below. Writes: what a launch
- * stores and what the counter saw differ by what still waits in L2; the prediction is within 15 % of what the launch stores. A kernel that spills
- * registers writes those to L2 as well (many times its output, by the counter l1_to_l2_write_bytes), and some of it is evicted: there
- * the prediction is a lower bound.
+ * Reads: within 3 % where model or chip reads everything once, within 30 % elsewhere. Writes: what a launch stores and what the counter saw
+ * differ by what still waits in L2; the prediction, spilled registers included, is within 15 % of what the launch stores.
  */
 /* label: property */
 #include "test.h"
@@ -55,30 +53,14 @@ static bool parse(char *line, Row *row)
     return true;
 }
 
-/* Rows that are further off than the rule allows, and why. */
-static const struct {
-    const char *kernel, *pass;
-    uint64_t head_dim, causal;
-    double tolerance;
-} exceptions[] = {
-    /* On the cliff: last keys first, no two running blocks of a head are at the same tile, and all their tiles together fill 22 of 30 MiB. LRU
-     * still holds them. On the chip spilled registers take some MiB and blocks drift apart, and it reads half as much again (check_cliff). */
-    {"flash", "fwd", 128, 1, 0.34},
-    /* All fits, but the chip reads 3.7 % more than once. */
-    {"flash", "bwd", 64, 0, 0.04},
-};
-
-static double read_tolerance(const Row *row, const DramBytes *bytes)
+/* Where model or chip reads (nearly) once, all that runs together fits. */
+static double read_tolerance(const DramBytes *bytes, uint64_t measured)
 {
-    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++)
-        if (row->seqlen_q == 16384 && row->head_dim == exceptions[i].head_dim && row->causal == exceptions[i].causal &&
-            strcmp(row->kernel, exceptions[i].kernel) == 0 && strcmp(row->pass, exceptions[i].pass) == 0)
-            return exceptions[i].tolerance;
-    return bytes->read == bytes->once ? 0.03 : 0.30;
+    return (double)min_u64(bytes->read, measured) <= 1.03 * (double)bytes->once ? 0.03 : 0.30;
 }
 
-/* P V reads a large P and writes a small O. Here a block stores its tile of O last, when P has passed; cuBLAS's blocks split and order the
- * work otherwise, and up to half of O is written back earlier or later. */
+/* P V reads a large P and writes a small O. Here a block stores its tile of O last, when P has passed; of cuBLAS's, half is written back at once where
+ * all blocks run together, and a third more stays at the end of a long launch. */
 static double write_tolerance(DramLaunch launch) { return launch == DRAM_PV ? 0.50 : 0.15; }
 
 /* Predictions so far: both libraries' backward passes are the same to the model. */
@@ -154,15 +136,11 @@ static void check_row(Context *x, const Row *row)
     if (!silicon_dram_find(row->kernel, row->pass, row->launch, &problem.family, &problem.launch)) return;
     const DramBytes bytes = predict(x, &problem);
     const uint64_t stored = bytes.written + bytes.dirty;
-    const bool spills = problem.launch == DRAM_FORWARD && row->sm_to_l2 > 2 * stored;
     x->rows++;
     check_copy(x, row, &problem);
-    check_within(x, row, "read", bytes.read, row->dram_read, read_tolerance(row, &bytes) * (double)row->dram_read);
+    check_within(x, row, "read", bytes.read, row->dram_read, read_tolerance(&bytes, row->dram_read) * (double)row->dram_read);
     if (problem.launch == DRAM_DECODE) return;              /* a few KB; the counter shows 2.5 MB in all of these rows */
-    if (spills && bytes.written > 0)
-        check_true(&x->test, bytes.written < row->dram_write && row->dram_write < 3 * stored / 2, "spilled registers: a lower bound");
-    else
-        check_within(x, row, "written", bytes.written, row->dram_write, write_tolerance(problem.launch) * (double)stored);
+    check_within(x, row, "written", bytes.written, row->dram_write, write_tolerance(problem.launch) * (double)stored);
 }
 
 static void check_file(Context *x)
@@ -181,34 +159,6 @@ static void check_file(Context *x)
     fclose(file);
     check_u64(&x->test, x->copies, H200_DRAM_ROWS, "rows of h200_dram.h that were found");
     check_u64(&x->test, x->rows, 84, "rows that a kernel here stands for");
-}
-
-/* The exception: the same launch, with a little less L2, reads more than the chip does. Effective capacity in millions of bytes. */
-static void check_cliff(Context *x)
-{
-    static const struct {
-        uint64_t capacity;
-        bool above;
-    } points[] = {{20, true}, {22, true}, {26, false}, {31, false}};
-    const uint64_t measured = 298500608;
-    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
-        Status status = {0};
-        Profile chip;
-        AttentionRun run = {0};
-        AttentionShape shape = attention_shape(16384, 128);
-        RunSetup setup = {.algorithm = &algorithm_fa2, .profile = &chip, .tiles = {128, 64}, .config = {.l2 = L2_SIMULATED}};
-        shape.heads = shape.kv_heads = 16;
-        shape.mask = MASK_CAUSAL;
-        profile_load("h200", &x->alloc, &chip, &status);
-        chip.l2_bytes_per_chip = points[i].capacity * 1000000 * chip.l2_partitions;
-        if (attention_run_prepare(&run, &setup, &shape, &x->alloc, &status)) {
-            run.attention.last_keys_first = true;
-            attention_run_forward(&run);
-        }
-        check_text(&x->test, status.text, "", "the cliff");
-        check_true(&x->test, (run.totals.hbm_read_bytes > measured) == points[i].above, "the cliff of the causal kernel lies between 22 and 26 MB");
-        attention_run_free(&run);
-    }
 }
 
 /* ---------------------------------------------------------------------------- h200_l2.csv: shapes that nothing was chosen by */
@@ -251,14 +201,15 @@ static void check_further_shape(Context *x, const L2Row *l2)
     Row row = {.batch = 1, .heads = l2->heads, .kv_heads = l2->heads, .seqlen_q = l2->seqlen, .seqlen_k = l2->seqlen, .head_dim = l2->head_dim,
                .causal = l2->causal};
     const bool flash = strcmp(l2->kernel, "flash") == 0;
-    const DramProblem problem = {flash ? DRAM_FLASH : DRAM_CUDNN, DRAM_FORWARD, shape_of(&row)};
+    const DramProblem problem = {.family = flash ? DRAM_FLASH : DRAM_CUDNN, .launch = DRAM_FORWARD, .shape = shape_of(&row)};
     const DramBytes bytes = predict(x, &problem);
     snprintf(row.kernel, sizeof row.kernel, "%s", l2->kernel);
-    if (flash && row.causal && row.head_dim == 128)         /* on the cliff, as above: a lower bound */
-        check_true(&x->test, bytes.read < l2->dram_read && l2->dram_read < 3 * bytes.read, "last keys first: a lower bound");
-    else
-        check_within(x, &row, "read", bytes.read, l2->dram_read, (bytes.read == bytes.once ? 0.05 : 0.30) * (double)l2->dram_read);
-    if (!flash) check_within(x, &row, "written", bytes.written, l2->dram_write, 0.15 * (double)(bytes.written + bytes.dirty));
+    /* At 12 heads cuDNN's kernel reads 5 % more than at 8 or 16, and at 32,768 keys and head dimension 64 the model is on the edge. */
+    const bool odd = (!flash && row.heads == 12) || (flash && row.seqlen_q == 32768 && row.head_dim == 64);
+    check_within(x, &row, "read", bytes.read, l2->dram_read, (odd ? 0.05 : read_tolerance(&bytes, l2->dram_read)) * (double)l2->dram_read);
+    /* Where most is read again, the model also drops registers that are in use. */
+    const double tolerance = flash && row.causal && row.seqlen_q == 32768 && row.head_dim == 128 ? 0.30 : 0.15;
+    check_within(x, &row, "written", bytes.written, l2->dram_write, tolerance * (double)(bytes.written + bytes.dirty));
 }
 
 /* What s4_5_scheduling prints is in the file. */
@@ -319,7 +270,6 @@ int main(void)
     check_names(&x);
     check_file(&x);
     check_l2_file(&x);
-    check_cliff(&x);
     check_u64(&x.test, x.alloc.live_bytes, 0, "bytes still allocated at the end");
     return test_end(&x.test, "silicon_dram");
 }

@@ -85,14 +85,15 @@ static L2Spill spill_of(const Stand *stand, const AttentionShape *shape, TileSiz
 }
 
 /* One pass under one model of L2. */
-static bool run_pass(AttentionRun *run, const Stand *stand, const AttentionShape *shape, L2Model l2, const Profile *h200, Alloc *alloc,
+static bool run_pass(AttentionRun *run, const Stand *stand, const DramProblem *problem, L2Model l2, const Profile *h200, Alloc *alloc,
                      Status *status)
 {
+    const AttentionShape *shape = &problem->shape;
     const bool narrow = shape->head_dim <= 64, backward = stand->launch >= DRAM_DOT && stand->launch <= DRAM_CONVERT;
     const TileSize tiles = narrow ? (TileSize){stand->narrow_Br, stand->narrow_Bc} : (TileSize){stand->wide_Br, stand->wide_Bc};
     RunSetup setup = {.algorithm = stand->algorithm, .profile = h200, .config = {.mode = MODE_COUNT, .l2 = l2}};
     setup.config.l2_order.blocks_per_sm = stand->blocks_per_sm;
-    setup.config.l2_engine = L2_CHIP;
+    setup.config.l2_engine = problem->lru ? L2_LRU_TILES : L2_CHIP;
     setup.config.l2_spill = spill_of(stand, shape, tiles);
     if (!backward) setup.tiles = tiles;
     if (!attention_run_prepare(run, &setup, shape, alloc, status)) return false;
@@ -127,15 +128,16 @@ bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, Dram
     *bytes = (DramBytes){0};
     if (stand == NULL) return status_fail(status, STATUS_USAGE, "no kernel stands for launch %d of family %d", (int)problem->launch, (int)problem->family);
     if (!profile_load("h200", alloc, &h200, status)) return false;
-    bool ok = run_pass(&run, stand, &problem->shape, L2_IDEAL, &h200, alloc, status);
+    bool ok = run_pass(&run, stand, problem, L2_IDEAL, &h200, alloc, status);
     const LaunchRecord *launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) add_up(&run.machine, launch, &bytes->once, &bytes->asked);
     attention_run_free(&run);
-    ok = ok && run_pass(&run, stand, &problem->shape, L2_SIMULATED, &h200, alloc, status);
+    ok = ok && run_pass(&run, stand, problem, L2_SIMULATED, &h200, alloc, status);
     launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) {
         add_up(&run.machine, launch, &bytes->read, &bytes->asked);
-        bytes->written = launch->l2.written_back_bytes + launch->l2.spilled_bytes;
+        bytes->spilled = launch->l2.spilled_bytes;
+        bytes->written = launch->l2.written_back_bytes + bytes->spilled;
         bytes->dirty = launch->l2.dirty_bytes;
     }
     attention_run_free(&run);

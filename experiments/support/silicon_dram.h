@@ -1,8 +1,8 @@
-/* silicon_dram.h - what HBM of an H200 reads and writes during one launch, predicted with the simulated L2 (§2.4, §4.5).
+/* silicon_dram.h - what HBM of an H200 reads and writes during one launch, predicted with the cache of sim/l2_chip.h (§2.4).
  *
  * The rows of hw_profiles/measured/h200_counters.csv name a kernel of a library; this says which kernel of algos/ does the same work
- * with which tiles, walks it on the profile h200 and lets its blocks run through the cache of sim/l2_cache.h in the order in which the chip
- * hands them out. Caches are empty when a launch begins, as under the profiler, and what has not been written back when it ends is
+ * with which tiles, walks it on the profile h200 and lets its blocks run through the cache in the order in which the chip
+ * hands them out. FlashAttention-2's forward kernel also stores the registers that it spills (silicon_flash_spill). Caches are empty when a launch begins, as under the profiler, and what has not been written back when it ends is
  * not counted: an L2 of 60 MiB keeps a good part of what a launch wrote.
  *
  *     family, launch             stands for                                           tiles, blocks on an SM
@@ -13,8 +13,7 @@
  *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128 on 132 persistent blocks; backward as flash
  *     standard, qk, softmax, pv  cuBLAS, PyTorch's softmax, cuBLAS
  *
- * Left out: spilled registers (flash forward stores many times its output to L2), split keys, swizzled tile orders, and whatever makes the
- * chip's replacement another than LRU.
+ * Left out: split keys and swizzled tile orders.
  */
 #ifndef ATTNLAB_SILICON_DRAM_H
 #define ATTNLAB_SILICON_DRAM_H
@@ -34,6 +33,7 @@ typedef struct {
     DramFamily family;
     DramLaunch launch;
     AttentionShape shape;       /* BF16 */
+    bool lru;                   /* through the LRU of sim/l2_cache.h instead, without spilled registers: a comparison */
 } DramProblem;
 
 /* Family and launch by the columns `kernel`, `pass` and `launch` of the file; false for a launch that no kernel here stands for (PyTorch's
@@ -44,6 +44,7 @@ bool silicon_dram_find(const char *kernel, const char *pass, const char *launch,
 typedef struct {
     uint64_t read;              /* the counter dram_read_bytes */
     uint64_t written;           /* the counter dram_write_bytes: before the launch ends */
+    uint64_t spilled;           /* of that, registers */
     uint64_t dirty;             /* written by the launch and still in L2 when it ends */
     uint64_t once;              /* what a perfect L2 reads: each byte once */
     uint64_t asked;             /* what the SMs read from L2 */
