@@ -19,7 +19,7 @@
 #include "algos/run.h"
 #include "sim/formats.h"
 #include "sim/hadamard.h"
-#include "sim/l2_cache.h"
+#include "sim/l2_chip.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
 #include "sim/quantise.h"
@@ -141,8 +141,27 @@ static double line_rate(Bench *bench, bool fits)
     return 1e-6 * SWEEPS * (double)(bytes / L2_LINE_BYTES) / seconds;
 }
 
+/* The same by chunks, in two partitions, asked for by SMs of one: as many as the copies leave room for, or more than fit. */
+static double chunk_rate(Bench *bench, bool fits)
+{
+    enum { SWEEPS = 200 };
+    const uint64_t bytes = UINT64_C(60) << 20;
+    const uint32_t chunks = (uint32_t)((fits ? bytes / 2 : 2 * bytes) / L2_CHUNK_BYTES);
+    L2Chip chip;
+    if (!l2_chip_init(&chip, chunks, 0, bytes, 2, &bench->alloc, &bench->status)) return 0;
+    for (uint32_t i = 0; i < chunks; i++) l2_chip_define(&chip, i, L2_CHUNK_BYTES, 0);
+    const clock_t start = clock();
+    for (int sweep = 0; sweep < SWEEPS; sweep++)
+        for (uint32_t i = 0; i < chunks; i++) l2_chip_access(&chip, i, 0, L2_LOAD);
+    const double seconds = cpu_seconds_since(start);
+    bench->wrong |= chip.traffic.read[0] != (uint64_t)chunks * L2_CHUNK_BYTES * (fits ? 1 : SWEEPS);
+    l2_chip_free(&chip);
+    return 1e-6 * chunks * SWEEPS / seconds;
+}
+
 static void bench_l2(Bench *bench)
 {
+    const double chunks[2] = {chunk_rate(bench, true), chunk_rate(bench, false)};
     const double tiles[2] = {tile_rate(bench, true), tile_rate(bench, false)}, lines[2] = {line_rate(bench, true), line_rate(bench, false)};
     const uint64_t N = bench->quick ? 16384 : 65536;
     AttentionShape shape = attention_shape(N, 128);
@@ -155,6 +174,7 @@ static void bench_l2(Bench *bench)
     printf("L2: the simulated cache, millions a second: hits, misses\n");
     printf("  tiles of 32 KiB %9.1f %9.1f   target: 10, %s\n", tiles[0], tiles[1], verdict(tiles[0] >= 10 && tiles[1] >= 10));
     printf("  lines of 128 B  %9.1f %9.1f   target: 30, %s\n", lines[0], lines[1], verdict(lines[0] >= 30 && lines[1] >= 30));
+    printf("  chunks of 4 KiB %9.1f %9.1f   as on a chip: eight to a tile\n", chunks[0], chunks[1]);
     printf("  fa2, 16 heads, N = %" PRIu64 ", d = 128, walked and run through it: %.2f s\n", N, seconds);
 }
 
