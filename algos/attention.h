@@ -78,12 +78,13 @@ static inline bool attention_quantises(const AttentionShape *shape)
 /* Mask and window together: query i sees keys i + low .. i + high. Never wider than the matrix. */
 Band attention_band(const AttentionShape *shape);
 
-/* How a backward is arranged; all but two_ctas are FlashAttention-2's alone. Default: all false, as shipped. */
+/* How a backward is arranged; the first three are FlashAttention-2's alone. Default: all false, as shipped. */
 typedef struct {
     bool direct_dq;         /* atomic adds straight into dQ in its own type, as the lecture counts; else float32 sums and a conversion kernel */
     bool deterministic;     /* a fixed set of blocks strides over the key blocks, each with its own float32 sums */
     bool query_blocks_outside;  /* the other loop order: dQ stays on chip, dK and dV are added atomically */
     bool two_ctas;          /* FlashAttention-4 only: two CTAs share Q, dO and their products */
+    bool one_consumer_dq;   /* FlashAttention-3 only: the first consumer computes all of dQ, as cuDNN's Hopper kernel has it */
 } BackwardVariant;
 
 /* FlashAttention-3's overlaps, each to be switched off. Default: all on, as shipped. */

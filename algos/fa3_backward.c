@@ -12,6 +12,8 @@
  *     dQ writer    one warp of the producer's group: adds what the consumers leave in shared memory (TMA reduce-add)
  * dQ needs all keys: after a barrier each consumer multiplies the dS of all of them with K, for its rows (d up to 64, if each consumer has 64
  * of them) or its columns (64 at a time). So each element of dQ is added once per key block, and the five products are 10 Br Bc d FLOP.
+ * cuDNN's kernel leaves dQ to one of its two warpgroups, which everybody then waits for (one_consumer_dq; its machine code has the products of dQ
+ * in a branch that half of the warps take).
  *
  * In a consumer S and dP are issued together and P is computed while dP runs; then dS; then dV, dQ, dK are issued, and dQ is copied out
  * while dK runs. Nothing of the next query block starts before: S and dP need the registers of P, dS and dQ. What overlaps is one warpgroup's
@@ -146,8 +148,10 @@ static void gradients(const Fa3 *f, const Consumer *c, uint64_t i)
 {
     const Attention *a = f->a;
     const uint32_t across = (uint32_t)ceil_div(a->shape.head_dim, f->piece.cols);
-    const uint32_t pieces = across * (uint32_t)ceil_div(live_rows(a, i), f->piece.rows), first = (uint32_t)(c - f->consumers);
-    for (uint32_t p = first; p < pieces; p += f->count) {
+    const uint32_t pieces = across * (uint32_t)ceil_div(live_rows(a, i), f->piece.rows), index = (uint32_t)(c - f->consumers);
+    const bool alone = a->variant.one_consumer_dq;
+    const uint32_t first = alone && index > 0 ? pieces : index, step = alone ? 1 : f->count;
+    for (uint32_t p = first; p < pieces; p += step) {
         const uint32_t row = p / across * f->piece.rows, col = p % across * f->piece.cols;
         query_gradients(f, c, i, row, col);
         if (p == first) key_gradients(f, c, i);

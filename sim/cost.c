@@ -43,8 +43,17 @@ static bool is_packed(Operation op)
 
 /* An exponential, per 8 elements, as compiled. With ex2 flushing small results to zero: scale and subtract, MUFU. Without: compare, scale up,
  * MUFU, scale down. PyTorch's FlashAttention-2 also multiplies and subtracts apart. Measured: the hardware's count of warp instructions per tile
- * (hw_profiles/measured/h200_counters.csv) leaves 8.1 per score to mma.sync kernels and 7.1 to cuDNN's; FlashAttention-4 by its source. */
-static const uint8_t exponential_per_8[] = {[TENSOR_MMA_SYNC] = 48, [TENSOR_WGMMA] = 40, [TENSOR_TCGEN05] = 12};
+ * (hw_profiles/measured/h200_counters.csv) leaves 8.1 per score to mma.sync kernels and 7.1 to cuDNN's; FlashAttention-4 by its source. cuDNN's are
+ * multiply, subtract, MUFU (h200_opcodes.csv); the other two come with its wgmma, ten with each (descriptors to uniform registers, addresses, fences).
+ * wgmma takes 32 bytes of the inner dimension, so they are one a score and byte of an element: half as many in FP8. */
+static const uint8_t exponential_per_8[] = {[TENSOR_MMA_SYNC] = 48, [TENSOR_WGMMA] = 24, [TENSOR_TCGEN05] = 12};
+enum { WGMMA_COMPANIONS_PER_8 = 8, USUAL_ELEMENT_BYTES = 2 };
+
+static uint32_t companions_per_8(const Event *event)
+{
+    const uint32_t bytes = event->read[0] != NULL ? event->read[0]->product_element_bytes : 0;
+    return event->instruction == TENSOR_WGMMA ? WGMMA_COMPANIONS_PER_8 * (bytes > 0 ? bytes : USUAL_ELEMENT_BYTES) : 0;
+}
 
 /* The polynomial exponential: scale and subtract, clamp, to integer and back, fraction, three multiply-adds, exponent added (machine code for
  * Hopper: 4 FFMA, 3 FADD, FMNMX, LEA). Packed, all but the last two are by pairs. */
@@ -53,7 +62,7 @@ static const uint8_t polynomial_per_8[] = {[TENSOR_MMA_SYNC] = 72, [TENSOR_WGMMA
 static uint64_t instructions_per_8_of(const Event *event)
 {
     const bool exponential = event->operation == OP_EXP_ROWS || event->operation == OP_ROWS_EXP_DIFFERENCE;
-    if (exponential) return exponential_per_8[event->instruction];
+    if (exponential) return exponential_per_8[event->instruction] + companions_per_8(event);
     return instructions_per_8[event->operation] / (event->instruction == TENSOR_TCGEN05 && is_packed(event->operation) ? 2U : 1U);
 }
 

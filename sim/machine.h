@@ -294,6 +294,7 @@ struct Tile {
     uint64_t ld;
     ProductKey product;                 /* the product that filled it last, and what that cost: most products repeat */
     uint64_t product_flops, product_operand_bytes;
+    uint32_t product_element_bytes;     /* of its left operand; 0: no product */
 };
 
 /* The elements of its live part that this CTA holds. */

@@ -333,6 +333,7 @@ static void remember_product(const Stream *w, Tile *c, const Tile *a, const Tile
     c->product = op_product_key(w, a, b, form);
     c->product_flops = times(w, times(w, 2, c->area), depth);
     c->product_operand_bytes = operand_bytes(w, a, b, c->rows, c->cols);
+    c->product_element_bytes = a->element_bytes;
 }
 
 /* A banded left operand whose hidden elements must not touch what is not finite. */

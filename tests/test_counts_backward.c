@@ -111,7 +111,7 @@ static void check_ways(Context *x, const BackwardCase *c, const Profile *profile
 /* FlashAttention-3's warpgroups share the keys of a stored mask equally (test_fa3.c: what is refused). */
 static bool is_possible(const CountCase *c, size_t way)
 {
-    return way != WAY_FA3 || c->shape.dropout_source < DROPOUT_STORED || c->tiles.Bc % ceil_div(c->tiles.Bc, 64) == 0;
+    return (way != WAY_FA3 && way != WAY_FA3_ONE_DQ) || c->shape.dropout_source < DROPOUT_STORED || c->tiles.Bc % ceil_div(c->tiles.Bc, 64) == 0;
 }
 
 static void check_backwards(Context *x, const CountCase *count, const Profile *profile, bool brute)

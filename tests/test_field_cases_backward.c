@@ -332,7 +332,7 @@ static double witness(Context *x, const BackwardWay *way, uint64_t seed)
 static void check_witness(Context *x)
 {
     for (size_t w = WAY_FA2; w < BACKWARD_WAYS; w++) {
-        const bool shared = w == WAY_FA2 || w == WAY_FA2_DIRECT || w == WAY_FA3 || w == WAY_FA4;
+        const bool shared = w == WAY_FA2 || w == WAY_FA2_DIRECT || w == WAY_FA3 || w == WAY_FA3_ONE_DQ || w == WAY_FA4;
         int zeros = 0, ones = 0, others = 0;
         for (uint64_t seed = 0; seed < 24; seed++) {
             const double dQ = witness(x, &backward_ways[w], seed);

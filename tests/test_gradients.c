@@ -213,7 +213,7 @@ static void check_memory(Context *x, size_t way, ElementType type)
 /* Whether a gradient is added up at L2 by several blocks. */
 static bool is_shared(size_t way, int gradient)
 {
-    if (way == WAY_FA2 || way == WAY_FA2_DIRECT || way == WAY_FA3 || way == WAY_FA4) return gradient == 0;
+    if (way == WAY_FA2 || way == WAY_FA2_DIRECT || way == WAY_FA3 || way == WAY_FA3_ONE_DQ || way == WAY_FA4) return gradient == 0;
     return way == WAY_FA2_BY_QUERIES && gradient > 0;
 }
 

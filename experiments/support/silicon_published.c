@@ -17,6 +17,7 @@ typedef struct {
     TileSize tiles, backward_tiles;
     uint64_t widest;                        /* head dim up to which its tiles are known; 0: all */
     bool two_ctas;                          /* backward, from head dim 128 on (published tuning) */
+    bool one_consumer_dq;                   /* backward */
 } Model;
 
 static const Model models[] = {
@@ -25,7 +26,8 @@ static const Model models[] = {
     {.kernel = "fa2", .forward = &algorithm_fa2},
     {.kernel = "fa3", .forward = &algorithm_fa3},
     {.kernel = "fa4", .forward = &algorithm_fa4, .two_ctas = true},
-    {.kernel = "cudnn 9.1.1", .forward = &algorithm_fa3, .fa3 = {.no_overlap = true}, .tiles = {128, 128}, .backward_tiles = {64, 128}, .widest = 128},
+    {.kernel = "cudnn 9.1.1", .forward = &algorithm_fa3, .fa3 = {.no_overlap = true}, .tiles = {128, 128}, .backward_tiles = {64, 128}, .widest = 128,
+     .one_consumer_dq = true},
 };
 
 static const Model *model_of(const PublishedCurve *curve)
@@ -51,7 +53,7 @@ static bool model_bar(PublishedTime *row, Report *report, Alloc *alloc, Status *
     const PublishedCurve *curve = row->curve;
     const PublishedSource *source = published_source(curve->figure);
     const Model *model = model_of(curve);
-    const BackwardVariant variant = {.two_ctas = model->two_ctas && curve->head_dim >= 128};
+    const BackwardVariant variant = {.two_ctas = model->two_ctas && curve->head_dim >= 128, .one_consumer_dq = model->one_consumer_dq};
     const bool backward = strcmp(source->pass, "bwd") == 0;
     Profile chip;
     TimedRun run;

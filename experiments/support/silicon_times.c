@@ -39,6 +39,7 @@ typedef struct {
     const char *kernel, *pass;
     const Algorithm *algorithm;
     TileSize tiles, backward_tiles;
+    BackwardVariant variant;
     int launch;                             /* -1: all */
     bool no_overlap;                        /* of softmax and products inside a warpgroup */
     uint32_t copies;                        /* tensors of the queries' shape that PyTorch copies before the pass */
@@ -51,7 +52,8 @@ static const Stand stands[] = {
     {.kernel = "flash", .pass = "fwd", .algorithm = &algorithm_fa2, .launch = -1},
     {.kernel = "flash", .pass = "bwd", .algorithm = &algorithm_fa2, .launch = -1, .copies = 2},
     {.kernel = "cudnn", .pass = "fwd", .algorithm = &algorithm_fa3, .tiles = {128, 128}, .launch = -1, .no_overlap = true},
-    {.kernel = "cudnn", .pass = "bwd", .algorithm = &algorithm_fa3, .tiles = {128, 128}, .backward_tiles = {64, 128}, .launch = -1},
+    {.kernel = "cudnn", .pass = "bwd", .algorithm = &algorithm_fa3, .tiles = {128, 128}, .backward_tiles = {64, 128},
+     .variant = {.one_consumer_dq = true}, .launch = -1},
     {.kernel = "std_qk", .pass = "fwd", .algorithm = &algorithm_standard, .launch = 0},
     {.kernel = "std_softmax", .pass = "fwd", .algorithm = &algorithm_standard, .launch = 1},
     {.kernel = "std_pv", .pass = "fwd", .algorithm = &algorithm_standard, .launch = 2},
@@ -106,7 +108,7 @@ static bool walk(SiliconTime *row, const Stand *stand, const AttentionShape *sha
         return walk(row, &unsplit, &packed, chip, alloc, status);
     }
     run.attention.fa3.no_overlap = stand->no_overlap;
-    if (backward) ok = ok && attention_run_prepare_backward(&run, stand->backward_tiles, (BackwardVariant){0}) && attention_run_backward(&run);
+    if (backward) ok = ok && attention_run_prepare_backward(&run, stand->backward_tiles, stand->variant) && attention_run_backward(&run);
     else ok = ok && attention_run_forward(&run);
     if (ok) add_launches(row, stand, &run, chip);
     attention_run_free(&run);

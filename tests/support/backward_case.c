@@ -8,6 +8,7 @@ const BackwardWay backward_ways[BACKWARD_WAYS] = {
     [WAY_FA2_DETERMINISTIC] = {"fa2, deterministic", &algorithm_fa2, {.deterministic = true}},
     [WAY_FA2_BY_QUERIES] = {"fa2, query blocks outside", &algorithm_fa2, {.query_blocks_outside = true}},
     [WAY_FA3] = {"fa3", &algorithm_fa3, {0}},
+    [WAY_FA3_ONE_DQ] = {"fa3, one consumer for dQ", &algorithm_fa3, {.one_consumer_dq = true}},
     [WAY_FA4] = {"fa4", &algorithm_fa4, {0}},
 };
 
