@@ -7,7 +7,7 @@
  *     time     a blocking operation takes its own time; an asynchronous one only what is left of it when its result is needed
  *
  * One kernel shows the second: FlashAttention-3 (algos/fa3.c) on the H100's profile, its asynchrony switched on in steps. An
- * asynchronous product alone changes nothing, because the next line of the code needs its result: the order of the code has to
+ * asynchronous product alone changes hardly anything, because the next line of the code needs its result: the order of the code has to
  * change too (the overlap of §4.3). The costs of the profile are not fitted, so cycles are the model's.
  */
 #include "support/experiment.h"
@@ -381,7 +381,7 @@ static bool judge_claims(const Context *context, Report *report, const Profile *
     if (!step_cycles(context, h100, COPIES, &waiting) || !step_cycles(context, h100, PRODUCTS, &alone) ||
         !step_cycles(context, h100, OVERLAP, &reordered))
         return false;
-    claim_holds(report, "R-4.1-alone", alone < waiting,
+    claim_holds(report, "R-4.1-alone", 2 * (waiting - alone) > waiting - reordered,
                 "%" PRIu64 " cycles waiting, %" PRIu64 " not waiting, %" PRIu64 " reordered", waiting, alone, reordered);
     return judge_synchronous(context, report);
 }

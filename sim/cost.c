@@ -78,6 +78,15 @@ static uint64_t chain_cycles(const Stream *stream, uint64_t instructions, uint64
     return ceil_div(ceil_div(instructions, max_u64(stream->warps, 1)) * interval, 1000);
 }
 
+/* A round trip to shared memory, as for a named barrier, and the instructions around it. Measured: 42 to 46 cycles for one warpgroup
+ * (hw_profiles/measured/h200_barriers.csv). */
+enum { MBARRIER_INSTRUCTIONS = 6 };
+
+uint64_t copy_wait_cycles(const Profile *profile)
+{
+    return profile->barrier_latency_cycles + ceil_div(MBARRIER_INSTRUCTIONS * profile->issue_interval_millicycles_per_warp, 1000);
+}
+
 static void set_hold(Cost *cost, uint64_t hold)
 {
     cost->hold = max_u64(cost->hold, hold);

@@ -33,6 +33,9 @@ typedef struct {
 /* The cost of an operation as it is reported, with its tiles as they are then. */
 Cost operation_cost(const Profile *profile, const Event *event);
 
+/* Cycles in which a stream finds out at an mbarrier that a copy is complete. */
+uint64_t copy_wait_cycles(const Profile *profile);
+
 /* Cycles of work at a rate per cycle, rounded up; 0 when the rate is unlimited. */
 uint64_t cycles_at(uint64_t amount, uint64_t rate);
 

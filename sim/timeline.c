@@ -86,15 +86,38 @@ static uint16_t stream_of(Timeline *timeline, const Stream *stream)
     return index;
 }
 
+/* Room for one more; NULL without. */
+static TimedOperation *next_operation(Timeline *timeline)
+{
+    const bool room = grow(timeline, (void **)&timeline->operations, timeline->count + 1, &timeline->capacity, sizeof(TimedOperation), "timeline");
+    return room ? &timeline->operations[timeline->count] : NULL;
+}
+
+/* The stream's first use of a tile that another stream copies asynchronously. */
+static void await_copy(Timeline *timeline, uint16_t stream, const Tile *tile)
+{
+    const StorageUsers *users = storage_of(timeline, tile);
+    if (users->writer == 0 || users->readers[stream][0] != 0 || users->readers[stream][1] != 0) return;
+    const TimedOperation *writer = &timeline->operations[users->writer - 1];
+    if (writer->operation != OP_LOAD || !writer->async || writer->stream == stream) return;
+    TimedOperation *operation = next_operation(timeline);
+    if (operation == NULL) return;
+    *operation = (TimedOperation){.operation = OP_SYNC, .awaits_copy = true, .stream = stream, .cost = {.hold = copy_wait_cycles(timeline->profile)}, .tile = tile->name,
+                                  .first_dependency = timeline->dependency_count};
+    depend_on(timeline, operation, users->writer);
+    timeline->count++;
+}
+
 void timeline_observe(void *observer, const Event *event)
 {
     Timeline *timeline = observer;
-    if (!status_ok(timeline->status) ||
-        !grow(timeline, (void **)&timeline->operations, timeline->count + 1, &timeline->capacity, sizeof(TimedOperation), "timeline"))
-        return;
-    TimedOperation *operation = &timeline->operations[timeline->count];
+    const uint16_t stream = stream_of(timeline, event->stream);
+    for (int i = 0; i < EVENT_TILES && status_ok(timeline->status); i++)
+        if (event->read[i] != NULL) await_copy(timeline, stream, event->read[i]);
+    TimedOperation *operation = status_ok(timeline->status) ? next_operation(timeline) : NULL;
+    if (operation == NULL) return;
     const Tile *named = event->written[0] != NULL ? event->written[0] : event->read[0];
-    *operation = (TimedOperation){.operation = event->operation, .stream = stream_of(timeline, event->stream), .async = event->async,
+    *operation = (TimedOperation){.operation = event->operation, .stream = stream, .async = event->async,
                                   .cost = operation_cost(timeline->profile, event), .tile = named != NULL ? named->name : "",
                                   .first_dependency = timeline->dependency_count};
     for (int i = 0; i < EVENT_TILES; i++)
@@ -151,10 +174,10 @@ static Unit main_unit(const TimedOperation *operation)
     return (Unit)best;
 }
 
-/* When what `done` made can be used: by another stream once a barrier has told it. */
+/* When what `done` made can be used: by another stream once a barrier has told it, which is in the cost of whoever waits at one (OP_SYNC). */
 static uint64_t ready_for(const Timeline *timeline, const TimedOperation *done, const TimedOperation *user)
 {
-    const bool barrier = done->operation == OP_ARRIVE;          /* waits for itself: OP_SYNC */
+    const bool barrier = done->operation == OP_ARRIVE || user->operation == OP_SYNC;
     return done->end + (done->stream != user->stream && !barrier ? timeline->profile->barrier_latency_cycles : 0);
 }
 

@@ -11,6 +11,8 @@
  *   5. A named barrier is a token: barrier_arrive writes it, barrier_sync reads it. What one stream made another may use a barrier's latency later.
  *   6. An asynchronous product that the queue cannot take holds its stream until the queue can (Cost::queued_at); one that threads
  *      issue instruction by instruction holds it for as long as that takes (Cost::issue).
+ *   7. A stream that uses what another has copied asynchronously looks at the copy's mbarrier first, once for each copy (copy_wait_cycles), also when
+ *      the tile is long there.
  * Integer cycles. Several resident blocks are recorded one after the other and share the units.
  *
  * Left out: warps inside a stream diverge in nothing; caches (a load takes L2's latency).
@@ -27,6 +29,7 @@ typedef struct {
     Operation operation;
     uint16_t stream;            /* index into Timeline::stream_names */
     bool async;
+    bool awaits_copy;           /* recorded by rule 7, not by the kernel */
     Cost cost;
     const char *tile;           /* name of what it writes (or reads) */
     uint32_t first_dependency, dependency_count;

@@ -2,17 +2,19 @@
  * measured to take.
  *
  * A kernel of one consumer warpgroup of FlashAttention-3 (64 rows, 128 keys, d = 128) runs its operations once; the table lists,
- * in its order, every unit's cycles and the hold.
+ * in its order, every unit's cycles and the hold. Constants that are read off files of hw_profiles/measured are held against them.
  */
 /* label: unit */
 #include "test.h"
 
+#include "experiments/support/csv_table.h"
 #include "sim/checked.h"
 #include "sim/cost.h"
 #include "sim/launch_time.h"
 #include "sim/ops.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct {
     Test test;
@@ -257,9 +259,99 @@ static void test_ideal(Context *x)
     }
 }
 
+/* ---- measured ---- */
+
+static bool load_measured(Context *x, const char *name, CsvTable *table)
+{
+    char path[300];
+    Status status = {0};
+    snprintf(path, sizeof path, "%s/../hw_profiles/measured/%s", TEST_DATA, name);
+    csv_load(table, path, &x->alloc, &status);
+    return !test_failed(&x->test, status_ok(&status));
+}
+
+static uint64_t measured_count(const CsvTable *table, size_t row, const char *name)
+{
+    Status status = {0};
+    size_t column = 0;
+    uint64_t value = 0;
+    if (csv_column(table, name, &column, &status)) csv_count(table, row, column, &value, &status);
+    return value;
+}
+
+static const char *measured_text(const CsvTable *table, size_t row, const char *name)
+{
+    Status status = {0};
+    size_t column;
+    return csv_column(table, name, &column, &status) ? csv_text(table, row, column) : "";
+}
+
+/* What looking at an mbarrier takes when the copy is there. */
+static void test_copy_wait(Context *x)
+{
+    Status status = {0};
+    Profile h200;
+    CsvTable table;
+    profile_load("h200", &x->alloc, &h200, &status);
+    if (load_measured(x, "h200_barriers.csv", &table))
+        for (size_t i = 0; i < table.row_count; i++) {
+            if (strcmp(measured_text(&table, i, "name"), "mbarrier_wait") != 0 || measured_count(&table, i, "threads") != 128) continue;
+            const uint64_t cycles = copy_wait_cycles(&h200);
+            check_true(&x->test, measured_count(&table, i, "least_cycles") <= cycles && cycles <= measured_count(&table, i, "mean_cycles"),
+                       "an mbarrier: 42 to 46 cycles");
+        }
+    csv_free(&table);
+}
+
+/* cuDNN's forward kernel, by opcode: what is neither arithmetic of the softmax nor a product, over products. */
+static void test_companions(Context *x)
+{
+    static const char *const softmax[] = {"FADD", "FMUL", "FMNMX", "MUFU", "F2FP"};
+    CsvTable table;
+    if (load_measured(x, "h200_opcodes.csv", &table))
+        for (uint64_t d = 64; d <= 128; d += 64) {
+            uint64_t others = 0, products = 0;
+            for (size_t i = 0; i < table.row_count; i++) {
+                const char *opcode = measured_text(&table, i, "opcode");
+                const uint64_t count = measured_count(&table, i, "warp_insts");
+                if (strcmp(measured_text(&table, i, "kernel"), "cudnn") != 0 || strcmp(measured_text(&table, i, "pass"), "fwd") != 0 ||
+                    measured_count(&table, i, "head_dim") != d)
+                    continue;
+                bool arithmetic = false;
+                for (size_t k = 0; k < sizeof softmax / sizeof softmax[0]; k++) arithmetic = arithmetic || strcmp(opcode, softmax[k]) == 0;
+                if (strcmp(opcode, "HGMMA") == 0) products = count;
+                else if (!arithmetic) others += count;
+            }
+            check_close(&x->test, (double)others / (double)max_u64(products, 1), 10, 0.1, "instructions that come with a wgmma");
+        }
+    csv_free(&table);
+}
+
+/* FP8's products take half as many instructions, and half as many come with them: four an exponential for five. */
+static void test_fp8_exponentials(Context *x)
+{
+    Status status = {0};
+    Profile h100;
+    Costs costs;
+    uint64_t exponentials = 0;
+    profile_load("h100", &x->alloc, &h100, &status);
+    if (!observe_tile(x, &h100, (Shape){.rows = 64, .keys = 128, .d = 128, .warps = 4, .type = ELEMENT_E4M3}, TENSOR_WGMMA,
+                      (InstructionShape){64, 256}, &costs))
+        return;
+    for (size_t i = 0; i < costs.count; i++)
+        if (costs.operations[i] == OP_EXP_ROWS) {
+            check_u64(&x->test, costs.costs[i].occupancy[UNIT_ISSUE], 256, "exponentials of an FP8 tile");
+            exponentials++;
+        }
+    check_u64(&x->test, exponentials, 1, "exponentials");
+}
+
 int main(void)
 {
     Context x = {0};
+    test_fp8_exponentials(&x);
+    test_copy_wait(&x);
+    test_companions(&x);
     test_by_hand(&x);
     test_silicon(&x);
     test_rates(&x);

@@ -63,13 +63,19 @@ static void test_measured(Context *x, Ranking *ranking)
 
 static void test_published(Context *x, Ranking measured)
 {
+    /* pass NULL: both */
     static const struct {
-        const char *chip, *kernel;
-        double median;
-    } groups[] = {{"a100", "fa2", 0.12}, {"h100", "fa3", 0.12}, {"b200", "fa4", 0.12}, {"h100", "fa2", 0.12}, {"h100", "cudnn 9.1.1", 0.12}};
+        const char *chip, *kernel, *pass;
+        ElementType dtype;
+        size_t least;
+    } groups[] = {{"a100", "fa2", "fwd", ELEMENT_FP16, 10}, {"a100", "fa2", "bwd", ELEMENT_FP16, 10}, {"h100", "fa3", NULL, ELEMENT_FP16, 20},
+                  {"h100", "fa3", "fwd", ELEMENT_FP16, 16}, {"h100", "fa3", "bwd", ELEMENT_FP16, 6},  {"h100", "fa3", "fwd", ELEMENT_E4M3, 20},
+                  {"b200", "fa4", "fwd", ELEMENT_BF16, 8},  {"b200", "fa4", "bwd", ELEMENT_BF16, 8},  {"h100", "fa2", NULL, ELEMENT_FP16, 20},
+                  {"h100", "cudnn 9.1.1", "fwd", ELEMENT_FP16, 12}, {"h100", "cudnn 9.1.1", "bwd", ELEMENT_FP16, 6}};
     PublishedTimes times;
     Status status = {0};
     Report report;
+    char what[100];
     double errors[256];
     report_init(&report, "test_silicon_times", &no_report, &x->alloc, &status);
     const bool ok = published_times_model(&times, &report, &x->alloc, &status);
@@ -79,10 +85,13 @@ static void test_published(Context *x, Ranking measured)
         for (size_t i = 0; i < times.count && count < 256; i++) {
             const PublishedTime *row = &times.rows[i];
             const PublishedSource *source = published_source(row->curve->figure);
-            if (strcmp(source->chip, groups[g].chip) == 0 && strcmp(row->curve->kernel, groups[g].kernel) == 0 && source->dtype != ELEMENT_E4M3)
-                errors[count++] = row->model_us / row->printed_us - 1;
+            const bool same = strcmp(source->chip, groups[g].chip) == 0 && strcmp(row->curve->kernel, groups[g].kernel) == 0 &&
+                              (groups[g].pass == NULL || strcmp(groups[g].pass, source->pass) == 0) && source->dtype == groups[g].dtype;
+            if (same) errors[count++] = row->model_us / row->printed_us - 1;
         }
-        check_errors(x, groups[g].kernel, errors, count, 16, groups[g].median, 0.25);
+        snprintf(what, sizeof what, "%s %s %s, %s", groups[g].chip, groups[g].kernel, groups[g].pass == NULL ? "both" : groups[g].pass,
+                 element_name(groups[g].dtype));
+        check_errors(x, what, errors, count, groups[g].least, 0.12, 0.25);
     }
     const Ranking printed = rank_published(&times);
     const double share = (double)(measured.right + printed.right) / (double)(measured.pairs + printed.pairs);

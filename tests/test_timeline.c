@@ -37,7 +37,7 @@ static Profile simple_chip(void)
  */
 typedef enum { MATMUL, EXP, LOAD, STORE, FILL, ARRIVE, SYNC } Kind;
 
-enum { NO_TILE = -1, BLOCKING = 0, ASYNC = 1, MOST_OPERATIONS = 64 };
+enum { NO_TILE = -1, BLOCKING = 0, ASYNC = 1, MOST_STEPS = 64, MOST_OPERATIONS = 3 * MOST_STEPS /* with a wait for each of two tiles that are read */ };
 
 typedef struct {
     int stream;
@@ -309,6 +309,25 @@ static const Worked worked[] = {
                {0, MATMUL, ASYNC, 10, P, V, O, 30, 40},
                {0, EXP, 0, 10, S, NO_TILE, P2, 30, 40},
                {0, MATMUL, ASYNC, 10, P2, V, O, 40, 50}}},
+    {.what = "a copy by another stream is looked for once, also when it is long there",
+     .barrier = 3,
+     .makespan = 38,
+     .count = 4,
+     .steps = {{1, LOAD, ASYNC, 5, NO_TILE, NO_TILE, K, 0, 5},
+               {0, EXP, 0, 20, Q, NO_TILE, P, 0, 20},
+               {0, EXP, 0, 10, K, NO_TILE, S, 23, 33},
+               {0, EXP, 0, 5, K, NO_TILE, S2, 33, 38}}},
+    {.what = "who comes early waits until it is there, and then as long",
+     .barrier = 3,
+     .makespan = 18,
+     .count = 2,
+     .steps = {{1, LOAD, ASYNC, 5, NO_TILE, NO_TILE, K, 0, 5}, {0, EXP, 0, 10, K, NO_TILE, S, 8, 18}}},
+    {.what = "looking takes six instructions as well",
+     .barrier = 3,
+     .interval_millicycles = 2000,
+     .makespan = 30,
+     .count = 2,
+     .steps = {{1, LOAD, ASYNC, 5, NO_TILE, NO_TILE, K, 0, 5}, {0, EXP, 0, 10, K, NO_TILE, S, 20, 30}}},
     {.what = "two resident blocks share units, not tiles",
      .blocks = 2,
      .makespan = 24,
@@ -368,11 +387,12 @@ static void test_worked(Context *x)
             for (size_t k = 0; k < w->count; k++) record(&timeline, &w->steps[k], w->shared_bytes, w->mma_sync ? TENSOR_MMA_SYNC : TENSOR_WGMMA);
         }
         check_true(&x->test, timeline_run(&timeline), w->what);
-        for (size_t k = 0; k < w->count; k++) {
+        for (size_t k = 0, recorded = 0; k < w->count; k++, recorded++) {
+            while (timeline.operations[recorded].awaits_copy) recorded++;
             snprintf(what, sizeof what, "%s: start of operation %zu", w->what, k);
-            check_u64(&x->test, timeline.operations[k].start, w->steps[k].start, what);
+            check_u64(&x->test, timeline.operations[recorded].start, w->steps[k].start, what);
             snprintf(what, sizeof what, "%s: end of operation %zu", w->what, k);
-            check_u64(&x->test, timeline.operations[k].end, w->steps[k].end, what);
+            check_u64(&x->test, timeline.operations[recorded].end, w->steps[k].end, what);
         }
         check_u64(&x->test, timeline.makespan, w->makespan, w->what);
         check_laws(x, &timeline, w->what);
@@ -500,7 +520,7 @@ static bool may_start(const Timeline *timeline, const bool *started, const uint6
         const uint32_t other = timeline->dependencies[operation->first_dependency + k];
         if (!started[other]) return false;
         const TimedOperation *made = &timeline->operations[other];
-        const bool handed_over = made->stream != operation->stream && made->operation != OP_ARRIVE;
+        const bool handed_over = made->stream != operation->stream && made->operation != OP_ARRIVE && operation->operation != OP_SYNC;
         from = max_u64(from, start[other] + made->cost.hold + (handed_over ? timeline->profile->barrier_latency_cycles : 0));
     }
     *ready = from;
@@ -558,7 +578,7 @@ static Step random_step(uint64_t seed, uint64_t *counter)
 static void record_random(Timeline *timeline, uint64_t seed)
 {
     uint64_t counter = 0;
-    const uint32_t count = 3 + draw(seed, &counter, MOST_OPERATIONS - 3), shared = draw(seed, &counter, 2), mma_sync = draw(seed, &counter, 2);
+    const uint32_t count = 3 + draw(seed, &counter, MOST_STEPS - 3), shared = draw(seed, &counter, 2), mma_sync = draw(seed, &counter, 2);
     for (uint32_t i = 0; i < count; i++) {
         const Step step = random_step(seed, &counter);
         record(timeline, &step, shared * step.cycles / 2, mma_sync ? TENSOR_MMA_SYNC : TENSOR_WGMMA);
