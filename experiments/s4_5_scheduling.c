@@ -13,8 +13,8 @@
  * So far a time is a number of tiles, and an SM runs one block. What such a model leaves out is what an order does to the L2
  * cache: LPT runs blocks of all heads at once. The K/V footprint, the bytes of K and V that the running blocks need at a time,
  * says when that can not fit; the simulated L2 (sim/l2_launch.h), through which FlashAttention-2's blocks run in each order, what HBM then
- * reads. And two blocks per SM gain more from LPT than one per SM could; the last columns of table `silicon` show that
- * beside an H200. The batch enters as more heads. --gantt draws the SMs of the first shape in the order of --order.
+ * reads. Two blocks per SM gain more from LPT than one per SM could, and one that is alone waits for its copies; the last columns of table `silicon`
+ * show both beside an H200, table `stages` what a kernel that copies further ahead makes of it. The batch enters as more heads. --gantt draws the SMs of the first shape in the order of --order.
  */
 #include "support/block_plan.h"
 #include "support/experiment.h"
@@ -177,10 +177,24 @@ static const Column silicon_columns[] = {
     {"of L2", "x", "footprint over 60 MiB"},
     {"LPT HBM", "ms", "what HBM reads of K and V, simulated, at the bandwidth that an H200 sustains"},
     {"LPT time", "ms", "measured"},
-    {"with misses", "x", "model, 1 per SM at d = 128 and 2 at 64, and HBM's latency beyond L2's for every tile of K and of V that L2 misses"},
+    {"reversed model", "x", "1 block per SM at d = 128, 2 at 64, waiting for L2's misses, and at d = 128 for K when all ask at once"},
+    {"LPT model", "x", "the same"},
 };
 static const TableSpec silicon_table = {"silicon", "Three orders on an H200 (gains: above 1 is faster than natural)",
-                                        silicon_columns, 14};
+                                        silicon_columns, 15};
+
+static const Column stage_columns[] = {
+    {"stages", "", "buffers for tiles of K and of V"},
+    {"heads", "", "of one sequence"},
+    {"N", "", "sequence length"},
+    {"d", "", "head dimension"},
+    {"natural", "us", "measured"},
+    {"reversed", "x", "measured: natural over reversed inside each head"},
+    {"model", "x", "the same; with three stages nobody waits for K"},
+    {"LPT", "x", "measured: natural over longest first"},
+    {"model", "x", "the same"},
+};
+static const TableSpec stage_table = {"stages", "The same with one tile copied ahead, and with two (H200)", stage_columns, 9};
 
 static const Column order_read_columns[] = {
     {"heads", "", "of one sequence"},
@@ -257,7 +271,7 @@ static const ClaimSpec claims[] = {
 };
 
 static const TableSpec *const tables[] = {&example_picture, &example_table, &busy_picture,     &gantt_picture,    &sweep_table,
-                                          &footprint_table, &silicon_table, &order_read_table, &persistent_table, &chain_table};
+                                          &footprint_table, &silicon_table, &stage_table, &order_read_table, &persistent_table, &chain_table};
 static const ProgramOption options[] = {{OPTION_BATCH, "1,8"},           {OPTION_HEADS, "16,32"},  {OPTION_KV_HEADS, NULL},
                                         {OPTION_SEQLEN, "2k,4k,8k,16k"}, {OPTION_HEAD_DIM, "128"}, {OPTION_BLOCK_Q, "128"},
                                         {OPTION_BLOCK_K, "128"},         {OPTION_MASK, "causal"},  {OPTION_DTYPE, "bf16"},
@@ -510,47 +524,89 @@ static bool add_sweep(const Context *context, Report *report)
 
 /* ---- silicon ---- */
 
-/* Natural over LPT on this chip. */
-static bool model_gain(const Context *context, Plan *plan, const ChipSlots *chip, double *gain)
+/* Natural over another order on this chip. */
+static bool model_gain(const Context *context, Plan *plan, Order order, const ChipSlots *chip, double *gain)
 {
-    ChipSchedule natural = {0}, lpt = {0};
-    const bool ok =
-        schedule_plan(context, plan, NATURAL, chip, &natural) && schedule_plan(context, plan, LONGEST_FIRST, chip, &lpt);
-    *gain = per(natural.makespan, lpt.makespan);
+    ChipSchedule natural = {0}, other = {0};
+    const bool ok = schedule_plan(context, plan, NATURAL, chip, &natural) && schedule_plan(context, plan, order, chip, &other);
+    *gain = per(natural.makespan, other.makespan);
     chip_schedule_free(&natural);
-    chip_schedule_free(&lpt);
+    chip_schedule_free(&other);
     return ok;
 }
 
-/* How the model ranks longest first against natural, where the chip's difference exceeds 5 %. */
+/* How the model ranks the orders, two by two, where the chip's difference exceeds 5 %. */
 typedef struct {
-    unsigned rows, right;
-    double worst;               /* percent: error of the gain at d = 64 and 16 heads, two blocks per SM, before misses */
+    unsigned pairs, right;
+    double worst;               /* percent: error of LPT's gain at d = 64 and 16 heads, two blocks per SM, before misses */
 } OrderRanking;
 
-/* A tile of K or V that L2 does not have comes later by HBM's latency less L2's, while its block waits: by so much a tile pair takes longer than in
- * natural order, where next to nothing misses. */
-static double slowed_by_misses(const Plan *plan, const H200Orders *measured, const Profile *h200, uint64_t resident, const Reads *reads)
+/* The H200 with one block per SM and with two, and what copies its kernel makes ahead. */
+typedef struct {
+    const Profile *chip;
+    ChipSlots alone, paired;
+    bool waits_for_k;           /* one tile ahead */
+} Silicon;
+
+static uint64_t resident_blocks(const H200Orders *measured) { return measured->head_dim > 64 ? 1 : 2; }
+
+/* By what a tile pair takes longer than in natural order, whose blocks are at different tiles and miss next to nothing. A tile of K or V that L2 does
+ * not have comes later by HBM's latency less L2's. One that it has comes late too when the blocks of all SMs, begun together, ask for theirs at the same
+ * time: on average half of what L2 then has to deliver goes first. A kernel that copies one tile ahead waits for K (its copy begins when the
+ * last product has let go of the buffer; V's has the softmax to arrive in), unless another block of its SM has work meanwhile. */
+static double slowed_in_step(const Plan *plan, const H200Orders *measured, const Silicon *silicon, const Reads *reads)
 {
-    const double clocks = 1e-8 * (double)measured->natural * (double)h200->tensor_clock_hz;
-    const double per_tile = clocks * (double)(h200->sm_count * resident) / (double)max_u64(plan->work_sum, 1);
-    const double waits = 2 * (double)(h200->hbm_latency_cycles - h200->l2_latency_cycles) * per(reads->k_v, plan->kv_asked);
-    return 1 + waits / per_tile;
+    const Profile *chip = silicon->chip;
+    const uint64_t resident = resident_blocks(measured);
+    const double clock = (double)chip->tensor_clock_hz, clocks = 1e-8 * (double)measured->natural * clock;
+    const double per_tile = clocks * (double)(chip->sm_count * resident) / (double)max_u64(plan->work_sum, 1);
+    const double missed = per(reads->k_v, plan->kv_asked), misses = 2 * missed * (double)(chip->hbm_latency_cycles - chip->l2_latency_cycles);
+    const Attention *a = &plan->attention;
+    const uint64_t tiles = chip->sm_count * a->Bc * a->shape.head_dim * element_bytes(a->shape.dtype);      /* K of all SMs */
+    const bool waits = silicon->waits_for_k && resident == 1;
+    const double queue = waits ? (1 - missed) * per(tiles, chip->l2_bytes_per_second_per_chip) * clock / 2 : 0;
+    return 1 + (misses + queue) / per_tile;
 }
 
-static bool silicon_row(const Context *context, Table *table, const H200Orders *measured, const Profile *h200,
-                        const ChipSlots *paired, OrderRanking *ranking)
+/* The gain with all of that. */
+static bool silicon_gain(const Context *context, Plan *plan, Order order, const H200Orders *measured, const Silicon *silicon, double *gain, Reads *reads)
 {
-    const uint64_t resident = measured->head_dim > 64 ? 1 : 2;
+    const uint64_t resident = resident_blocks(measured);
+    if (!model_gain(context, plan, order, resident == 1 ? &silicon->alone : &silicon->paired, gain) ||
+        !simulated_reads(context, plan, order, silicon->chip, resident, reads))
+        return false;
+    *gain /= slowed_in_step(plan, measured, silicon, reads);
+    return true;
+}
+
+/* Speeds of two orders, measured and modelled. */
+static void rank_pair(OrderRanking *ranking, double measured, double model)
+{
+    if (measured <= 1.05 && measured >= 1 / 1.05) return;
+    ranking->pairs++;
+    ranking->right += (model > 1) == (measured > 1);
+}
+
+static void rank_orders(OrderRanking *ranking, const H200Orders *measured, double reversed, double lpt)
+{
+    rank_pair(ranking, per(measured->natural, measured->reversed), reversed);
+    rank_pair(ranking, per(measured->natural, measured->longest_first), lpt);
+    rank_pair(ranking, per(measured->reversed, measured->longest_first), lpt / reversed);
+}
+
+static bool silicon_row(const Context *context, Table *table, const H200Orders *measured, const Silicon *silicon, OrderRanking *ranking)
+{
     const AttentionShape shape = causal_shape(1, measured->heads, measured->seqlen, measured->head_dim);
-    const ChipSlots alone = {h200->sm_count, 1, NULL};
-    double gain_alone = 0, gain_paired = 0;
-    Outcome lpt;
-    Reads reads;
+    double gain_alone = 0, gain_paired = 0, reversed = 0, lpt = 0;
+    Outcome longest_first;
+    Reads reads, reversed_reads;
     Plan plan;
-    const bool ok = plan_launch(context, &plan, &shape, (TileSize){128, 64}) && model_gain(context, &plan, &alone, &gain_alone) &&
-                    model_gain(context, &plan, paired, &gain_paired) && outcome(context, &plan, LONGEST_FIRST, h200, &lpt) &&
-                    simulated_reads(context, &plan, LONGEST_FIRST, h200, resident, &reads);
+    const bool ok = plan_launch(context, &plan, &shape, (TileSize){128, 64}) &&
+                    model_gain(context, &plan, LONGEST_FIRST, &silicon->alone, &gain_alone) &&
+                    model_gain(context, &plan, LONGEST_FIRST, &silicon->paired, &gain_paired) &&
+                    outcome(context, &plan, LONGEST_FIRST, silicon->chip, &longest_first) &&
+                    silicon_gain(context, &plan, REVERSED, measured, silicon, &reversed, &reversed_reads) &&
+                    silicon_gain(context, &plan, LONGEST_FIRST, measured, silicon, &lpt, &reads);
     if (ok) {
         table_row(table);
         cell_count(table, measured->heads);
@@ -562,21 +618,57 @@ static bool silicon_row(const Context *context, Table *table, const H200Orders *
         cell_decimals(table, per(measured->natural, measured->longest_first), 2);
         cell_decimals(table, gain_alone, 2);
         cell_decimals(table, gain_paired, 2);
-        cell_decimals(table, mebi(lpt.footprint.peak_bytes), 0);
-        cell_decimals(table, per(lpt.footprint.peak_bytes, h200->l2_bytes_per_chip), 1);
-        cell_decimals(table, 1e3 * per(reads.k_v, h200->hbm_sustained_bytes_per_second_per_chip), 3);
+        cell_decimals(table, mebi(longest_first.footprint.peak_bytes), 0);
+        cell_decimals(table, per(longest_first.footprint.peak_bytes, silicon->chip->l2_bytes_per_chip), 1);
+        cell_decimals(table, 1e3 * per(reads.k_v, silicon->chip->hbm_sustained_bytes_per_second_per_chip), 3);
         cell_decimals(table, (double)measured->longest_first / 1e5, 3);
-        const double chip = per(measured->natural, measured->longest_first), off = 100 * (gain_paired / chip - 1);
-        const double model = (resident == 1 ? gain_alone : gain_paired) / slowed_by_misses(&plan, measured, h200, resident, &reads);
-        cell_decimals(table, model, 2);
+        cell_decimals(table, reversed, 2);
+        cell_decimals(table, lpt, 2);
+        const double off = 100 * (gain_paired / per(measured->natural, measured->longest_first) - 1);
         if (measured->head_dim == 64 && measured->heads == 16 && off * off > ranking->worst * ranking->worst) ranking->worst = off;
-        if (chip > 1.05 || chip < 1 / 1.05) {
-            ranking->rows++;
-            ranking->right += (model > 1) == (chip > 1);
-        }
+        rank_orders(ranking, measured, reversed, lpt);
     }
     plan_free(context, &plan);
     return ok;
+}
+
+static bool stage_row(const Context *context, Table *table, uint64_t stages, const H200Orders *measured, const Silicon *silicon, OrderRanking *ranking)
+{
+    const AttentionShape shape = causal_shape(1, measured->heads, measured->seqlen, measured->head_dim);
+    double reversed = 0, lpt = 0;
+    Reads reads;
+    Plan plan;
+    const bool ok = plan_launch(context, &plan, &shape, (TileSize){128, 64}) &&
+                    silicon_gain(context, &plan, REVERSED, measured, silicon, &reversed, &reads) &&
+                    silicon_gain(context, &plan, LONGEST_FIRST, measured, silicon, &lpt, &reads);
+    table_row(table);
+    cell_count(table, stages);
+    cell_count(table, measured->heads);
+    cell_count(table, measured->seqlen);
+    cell_count(table, measured->head_dim);
+    cell_decimals(table, (double)measured->natural / 100, 1);
+    cell_decimals(table, per(measured->natural, measured->reversed), 2);
+    cell_decimals(table, reversed, 2);
+    cell_decimals(table, per(measured->natural, measured->longest_first), 2);
+    cell_decimals(table, lpt, 2);
+    rank_orders(ranking, measured, reversed, lpt);
+    plan_free(context, &plan);
+    return ok;
+}
+
+static bool add_stages(const Context *context, Report *report, Silicon *silicon)
+{
+    Table *table = report_table(report, &stage_table);
+    OrderRanking ranking = {0};
+    for (size_t stages = 0; stages < H200_STAGES; stages++)
+        for (size_t i = 0; i < H200_STAGE_ROWS; i++) {
+            silicon->waits_for_k = stages == H200_TWO_STAGES;
+            if (!stage_row(context, table, stages + 2, &h200_stage_orders[stages][i], silicon, &ranking)) return false;
+        }
+    table_note(table, "At d = 128 one block is alone on its SM. With one tile ahead it waits for K, longer when all SMs ask at once: then longest first loses what");
+    table_note(table, "its balance gains. A third buffer takes the wait away, and the gain is there. Of two orders that differ by more than 5 %%, the model names the");
+    table_note(table, "faster in %u of %u pairs.", ranking.right, ranking.pairs);
+    return true;
 }
 
 static bool add_silicon(const Context *context, Report *report)
@@ -587,19 +679,13 @@ static bool add_silicon(const Context *context, Report *report)
     OrderRanking ranking = {0};
     Profile h200;
     if (!profile_load("h200", context->alloc, &h200, context->status)) return false;
-    const ChipSlots paired = {h200.sm_count, 2, time};
+    Silicon silicon = {&h200, {h200.sm_count, 1, NULL}, {h200.sm_count, 2, time}, true};
     for (size_t i = 0; i < sizeof h200_orders / sizeof h200_orders[0]; i++)
-        if (!silicon_row(context, table, &h200_orders[i], &h200, &paired, &ranking)) return false;
-    table_note(table,
-               "d = 64, 16 heads: two blocks per SM give LPT's gains to within %.1f %%. d = 128: one per SM, and a loss on top "
-               "of it that",
+        if (!silicon_row(context, table, &h200_orders[i], &silicon, &ranking)) return false;
+    table_note(table, "d = 64, 16 heads: two blocks per SM give LPT's gains to within %.1f %%. d = 128: one per SM, and what makes blocks wait on top of it:",
                ranking.worst < 0 ? -ranking.worst : ranking.worst);
-    table_note(
-        table,
-        "grows with the footprint: in the last row reading K and V from HBM alone takes half of the time (see order_reads).");
-    table_note(table, "Where LPT and natural order differ by more than 5 %%, the model with misses names the faster one in %u of %u rows. What makes LPT",
-               ranking.right, ranking.rows);
-    table_note(table, "lose at d = 128 where L2 misses little is not in the model (perhaps that all SMs ask for the same tiles at the same time).");
+    table_note(table, "L2's misses (in the last row reading K and V from HBM alone takes half of the time, see order_reads), and copies of K that all SMs want at");
+    table_note(table, "once. Of two orders that differ by more than 5 %%, the model names the faster in %u of %u pairs.", ranking.right, ranking.pairs);
     table_note(table, "How many blocks of this kernel an SM holds was not recorded; by its registers when built again it is one at d = 128, two at 64.");
     table_note(
         table,
@@ -607,7 +693,7 @@ static bool add_silicon(const Context *context, Report *report)
         (double)time[0] / 100, (double)time[1] / 100);
     table_note(table, "Reported elsewhere for d = 128 on an H200: LPT gains 4-8 %%, 7-14 %% with 8 query heads per K/V head "
                       "(FlashAttention-4 paper).");
-    return true;
+    return add_stages(context, report, &silicon);
 }
 
 /* ---- what the orders read from HBM ---- */

@@ -676,9 +676,46 @@ static void test_measured(Context *x)
     csv_free(&t);
 }
 
+/* h200_stage_orders, of h200_orders.csv. */
+static uint64_t measured_with(uint64_t stages, const char *order, uint64_t heads, uint64_t seqlen, uint64_t d)
+{
+    for (size_t i = 0; i < H200_STAGE_ROWS && stages >= 2 && stages - 2 < H200_STAGES; i++) {
+        const H200Orders *o = &h200_stage_orders[stages - 2][i];
+        if (o->heads != heads || o->seqlen != seqlen || o->head_dim != d) continue;
+        if (strcmp(order, "natural") == 0) return o->natural;
+        return strcmp(order, "longest-first") == 0 ? o->longest_first : o->reversed;
+    }
+    return 0;
+}
+
+static void test_stages(Context *x)
+{
+    enum { HEADS, SEQLEN, HEAD_DIM, STAGES, SIZES };
+    static const char *const names[SIZES] = {"heads", "seqlen", "head_dim", "stages"};
+    CsvTable t;
+    Status status = {0};
+    size_t order, time, column[SIZES];
+    bool ok = csv_load(&t, TEST_DATA "/../hw_profiles/measured/h200_orders.csv", &x->alloc, &status) && csv_column(&t, "order", &order, &status) &&
+              csv_column(&t, "time_us", &time, &status);
+    for (int i = 0; i < SIZES; i++) ok = ok && csv_column(&t, names[i], &column[i], &status);
+    for (size_t row = 0; ok && row < t.row_count; row++) {
+        uint64_t v[SIZES];
+        double us = 0;
+        for (int i = 0; i < SIZES; i++) ok = ok && csv_count(&t, row, column[i], &v[i], &status);
+        ok = ok && csv_real(&t, row, time, &us, &status);
+        if (ok)
+            check_u64(&x->test, measured_with(v[STAGES], csv_text(&t, row, order), v[HEADS], v[SEQLEN], v[HEAD_DIM]), (uint64_t)(100 * us + 0.5),
+                      "time of h200_orders.csv");
+    }
+    check_text(&x->test, status.text, "", "h200_orders.csv");
+    check_u64(&x->test, t.row_count, 3 * H200_STAGES * H200_STAGE_ROWS, "rows of h200_orders.csv");
+    csv_free(&t);
+}
+
 int main(void)
 {
     Context x = {0};
+    test_stages(&x);
     test_waves(&x);
     test_lecture(&x);
     test_large(&x);

@@ -677,7 +677,7 @@ struct SiliconKernel {
 };
 
 static const char no_tile[] = "no tile in shared memory: the counter shows shuffles and stores";
-static const char partial[] = "a sector is stored by two instructions, 16 bytes each; L1 merges 40 to 92 % of them, by chance";
+static const char partial[] = "a sector is stored by two instructions, 16 bytes each; L1 merges 40 to 92 % of them, by timing";
 static const char unknown_to_l2[] = "the simulated L2 has no kernel for it";
 static const char other_order[] = "cuBLAS takes its tiles in another order than the model";
 static const char kept[] = "of what a short kernel stores L2 keeps more than the model";
@@ -692,7 +692,7 @@ static const char noise[] = "a few KB; the counter shows 2.5 MB in all of these 
 static const SiliconKernel kernels[] = {
     {"flash", "fwd", "flash_fwd_kernel", "forward", flash_forward, .any_head_dim = false},
     {"flash", "fwd", "flash_fwd_splitkv_kernel", "split", flash_split, .any_head_dim = false, .left_out = {[SILICON_DRAM_WRITE] = noise},
-     .known_miss = {[SILICON_L2_WRITE] = "some 80 bytes a block beyond O and L, which no store of the source explains"}},
+     .known_miss = {[SILICON_L2_WRITE] = "a sector is stored in pieces, of which L1 merges most: 40 to 60 bytes a row beyond O and L"}},
     {"flash", "fwd", "flash_fwd_splitkv_combine_kernel", "combine", flash_combine, .any_head_dim = false, .left_out = {NO_DRAM},
      .known_miss = {[SILICON_SMEM] = few_parts, [SILICON_TENSOR_INSTRUCTIONS] = few_parts, [SILICON_TENSOR_CYCLES] = few_parts}},
     {"flash", "bwd", "::elementwise_kernel", "copy", flash_copy, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile, NO_DRAM}},
@@ -711,7 +711,7 @@ static const SiliconKernel kernels[] = {
     {"cudnn", "bwd", "convert_dq_to_16bits", "convert", cudnn_convert, .any_head_dim = true,
      .left_out = {[SILICON_SMEM] = no_tile}, .known_miss = {[SILICON_L2_WRITE] = partial}},
     {"std_qk", "fwd", "nvjet_", "S = Q K^T", standard_scores, .any_head_dim = true,
-     .known_miss = {[SILICON_SMEM] = "conflicts in banks and polled barriers: 140 to 290 wavefronts a tile, by chance; they count where d is short",
+     .known_miss = {[SILICON_SMEM] = "conflicts in banks and polled barriers: 140 to 290 wavefronts a tile, by timing; they count where d is short",
                     [SILICON_DRAM_READ] = other_order}},
     {"std_softmax", "fwd", "", "P = softmax S", standard_softmax, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
     {"std_pv", "fwd", "nvjet_", "O = P V", standard_output, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = stored_otherwise}},
