@@ -25,8 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* L2_REGISTERS owns what threads spill; smaller numbers are tensors. */
-enum { L2_OWNERS = 64, L2_REGISTERS = 32, L2_LINE_BYTES = 128, L2_SECTOR_BYTES = 32, L2_WAYS = 16 };
+/* L2_REGISTERS owns what threads spill, L2_EARLIER what was dirty before a launch; smaller numbers are tensors. */
+enum { L2_OWNERS = 64, L2_REGISTERS = 32, L2_EARLIER = 33, L2_LINE_BYTES = 128, L2_SECTOR_BYTES = 32, L2_WAYS = 16 };
 
 /* Adding at L2 needs the old value there, and leaves a new one. */
 typedef enum { L2_LOAD, L2_STORE, L2_ADD } L2Access;

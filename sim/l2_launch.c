@@ -171,6 +171,7 @@ typedef struct {
     L2Chip chip;
     uint64_t chunks, parts;         /* of all tensors */
     uint32_t spilled_per_block, spilled_per_step;       /* chunks of a slot */
+    uint64_t earlier;               /* chunks that are dirty when the launch begins: the last ones */
 } Simulation;
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -322,6 +323,10 @@ static void define_chunks(Simulation *s, uint64_t slots)
     }
     for (uint64_t c = 0; c < slots * (s->spilled_per_block + s->spilled_per_step); c++)
         l2_chip_define(&s->chip, (uint32_t)(s->chunks + c), L2_CHUNK_BYTES, L2_REGISTERS);
+    for (uint64_t c = s->chip.chunk_count - s->earlier; c < s->chip.chunk_count; c++) {
+        l2_chip_define(&s->chip, (uint32_t)c, L2_CHUNK_BYTES, L2_EARLIER);
+        l2_chip_access(&s->chip, (uint32_t)c, 0, L2_STORE);
+    }
 }
 
 /* Where each head of the grid finds each tensor, as head_of() in ops.c has it: fewer heads are shared, of more a block has several. */
@@ -519,7 +524,8 @@ static bool prepare_chip(Simulation *s, uint64_t slots)
     s->spilled_per_block = (uint32_t)ceil_div(spill->block_bytes, L2_CHUNK_BYTES);
     s->spilled_per_step = (uint32_t)ceil_div(spill->step_bytes, L2_CHUNK_BYTES);
     const uint64_t spilled = checked_mul(slots, (uint64_t)s->spilled_per_block + s->spilled_per_step, "spilled registers", machine->status);
-    const uint64_t chunks = checked_add(s->chunks, spilled, "chunks of the L2 cache", machine->status);
+    s->earlier = ceil_div(machine->config.l2_dirty_before, L2_CHUNK_BYTES);
+    const uint64_t chunks = checked_add(s->chunks, checked_add(spilled, s->earlier, "dirty chunks", machine->status), "chunks of the L2 cache", machine->status);
     if (!status_ok(machine->status) ||
         !l2_chip_init(&s->chip, chunks, s->parts, machine->profile->l2_bytes_per_chip, machine->profile->l2_partitions, machine->alloc, machine->status))
         return false;
@@ -570,6 +576,7 @@ static void finish(Simulation *s, L2Traffic *traffic, L2Outcome *outcome)
         *traffic = s->chip.traffic;
         for (int i = 0; i < L2_REGISTERS; i++) traffic->written[i] += dirty[i];
         outcome->spilled_bytes = traffic->written[L2_REGISTERS];
+        outcome->earlier_bytes = traffic->written[L2_EARLIER];
         break;
     }
     outcome->hit_bytes = traffic->hit;

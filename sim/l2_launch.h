@@ -4,7 +4,7 @@
  * heads run: blocks go to the SMs in launch order, each to the slot that is free first (as in chip_schedule.h), as many to an SM as fit.
  * The clock of a block is the bytes that it has moved: a block moves its tiles at an even pace, blocks of the same kind stay in step, and
  * one with twice the work runs twice as long. Merged by these clocks, the accesses of all running blocks go to the cache (l2_cache.h, l2_chip.h),
- * which is empty when the launch begins. No feedback: a miss delays nobody. Tens of millions of tiles a second (build/bin/benchmark).
+ * which is empty when the launch begins, but for what the machine's configuration says was dirty. No feedback: a miss delays nobody. Tens of millions of tiles a second (build/bin/benchmark).
  *
  * A tile of the cache is the largest range of rows and columns by which every access to a tensor in this launch can be divided; mostly that
  * is the kernel's own tile. Capacity of the LRU: Profile::l2_bytes_per_chip / l2_partitions, because both partitions keep what SMs of both read.

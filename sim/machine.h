@@ -103,6 +103,7 @@ typedef struct {
     uint64_t written_back_bytes;        /* before the launch ended ... */
     uint64_t dirty_bytes;               /* ... and what waited in L2 then; together what the ledger has as written to HBM */
     uint64_t spilled_bytes;             /* registers that were written back before the launch ended: beside the ledger */
+    uint64_t earlier_bytes;             /* what was dirty before the launch and was written back during it: beside the ledger too */
 } L2Outcome;
 
 /* One launch: its counters and the most on-chip memory that a block held. */
@@ -177,6 +178,7 @@ typedef struct {
     L2Order l2_order;
     L2Engine l2_engine;
     L2Spill l2_spill;
+    uint64_t l2_dirty_before;   /* bytes of others that a launch finds dirty in L2; L2_CHIP alone has them */
     Precision precision;        /* of the arithmetic in MODE_NUMERIC */
     bool walk_all_heads;        /* MODE_COUNT: walk every head instead of one (a test of the multiplication) */
     bool time;                  /* MODE_COUNT: also time each launch on the chip */

@@ -13,6 +13,8 @@
 #include "support/backward_case.h"
 #include "support/count_case.h"
 
+#include "sim/l2_chip.h"
+
 typedef struct {
     Test test;
     Alloc alloc;
@@ -259,6 +261,29 @@ static void check_one_slot(Context *x)
     }
 }
 
+/* What a launch finds dirty stays where there is room, and all of it leaves where there is little: in whole chunks, beside the ledger. */
+static void check_dirty_before(Context *x)
+{
+    enum { BEFORE = 300000 };
+    static const struct {
+        uint64_t capacity, leaves;
+    } cases[] = {{16000000, 0}, {524288, (BEFORE + L2_CHUNK_BYTES - 1) / L2_CHUNK_BYTES * L2_CHUNK_BYTES}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const Profile chip = chip_with(x, 4, cases[i].capacity);
+        Case c = {.forward = {.algorithm = &algorithm_fa2, .shape = attention_shape(2048, 64), .tiles = {128, 64}}};
+        MachineConfig config = {.l2 = L2_SIMULATED, .l2_engine = L2_CHIP, .l2_dirty_before = BEFORE};
+        config.l2_order.blocks_per_sm = 1;
+        c.forward.shape.heads = c.forward.shape.kv_heads = 4;
+        AttentionRun run;
+        Status status = {0};
+        check_true(&x->test, walk(x, &run, &c, config, &chip, &status), status.text);
+        const L2Outcome *l2 = &run.machine.launches[0].l2;
+        check_u64(&x->test, l2->earlier_bytes, cases[i].leaves, "dirty before, written back");
+        check_u64(&x->test, run.totals.hbm_write_bytes, l2->written_back_bytes + l2->dirty_bytes, "and not in the ledger");
+        attention_run_free(&run);
+    }
+}
+
 static void check_order(Context *x)
 {
     enum { BLOCKS = 30 };
@@ -356,6 +381,7 @@ int main(void)
         check_many_tiles(&x);
         check_pairs(&x);
         check_one_slot(&x);
+        check_dirty_before(&x);
         check_order(&x);
         check_both(&x);
     }

@@ -9,12 +9,15 @@
  *   addresses      a division by a run-time integer takes three XU instructions a warp (to float, reciprocal, back): which batch, head and
  *                  block a thread block is
  *   shuffles       lanes that exchange values do it through the data path of shared memory
+ *   half sectors   what two instructions store in halves L1 merges or not, by timing: measured (h200_stores.h)
  *   the compiler   spilled registers are stored through L1 to L2 (what is read back hits L1)
  *
  * Executed pairs, operand reads and traffic are the closed forms of algos/ with the tiles of the shipped kernel; for cuDNN those in the
  * kernel's own name. HBM, bank conflicts and barriers' retries are left out.
  */
 #include "silicon_counts.h"
+
+#include "h200_stores.h"
 
 #include "algos/algorithm.h"
 #include "algos/split_heuristics.h"
@@ -61,6 +64,8 @@ enum {
     CUDNN_BLOCK_DIVISIONS = 1,  /* and once for a thread block */
     SPLIT_DIVISIONS = 3,        /* by each warp of flash's split kernel; */
     CUDNN_SPLIT_DIVISIONS = 2,  /* of cuDNN's */
+    SPLIT_TWICE = 2,            /* sectors that a block of flash's split kernel stores in pieces that L1 does not merge: 0 to 5, by timing */
+    SCORES_WAITING = 165,       /* wavefronts in which std_qk's warps look at barriers while a tile of S leaves: 133 to 180, by timing */
     COMBINE_XU = 164,           /* divisions by 64-bit integers: of a block of flash's combine kernel */
     COMBINE_MOVES = 28,
     COMBINE_WAVEFRONTS = 15,    /* of a block, beyond those that grow with the splits */
@@ -76,10 +81,14 @@ const SiliconCalibration silicon_calibrations[] = {
     {"the same, d = 128", "14 a tile; a block 14, 16", "the same"},
     {"the same in the backward, a key block", "d = 64: 19, with a mask 12; d = 128: 2, 3", "the same"},
     {"tensor-pipe cycles of an mma.sync m16n8k16", "6 of a sub-core", "tensor cycles / instructions"},
+    {"half sectors that L1 does not merge, cuDNN's D and convert", "by thread blocks: 60 to 350, 88 to 859 of 1,000", "L2 write of other shapes"},
+    {"bytes that a launch under the profiler finds dirty in L2", "2.46 MB", "HBM write of the split kernels"},
     {"sectors counted for each that is added to", "1.5", "L2 add, N = 1,024"},
     {"integer divisions in flash's kernels", "1 a warp; split 3", "XU less the exponentials"},
     {"integer divisions in cudnn's kernels", "3 a tile of work, 1 a block; split 2 a warp", "the same"},
     {"barrier wavefronts of std_qk and std_pv, per 64 of depth", "12 (coop), 5", "smem of std_pv"},
+    {"the same, a tile of std_qk", "165", "smem of std_qk, N = 1,024"},
+    {"sectors that a block of flash's split kernel stores twice", "2", "L2 write of the split kernels"},
     {"flash's combine kernel, a block", "XU 164, wavefronts 15, constants 28", "7 and 29 splits"},
     {"cudnn's combine kernel, a block of s splits", "XU 2s - 1, wavefronts 8s + 39, constants s/4 + 1", "8 and 32 splits"},
     {"cudnn's split kernel, a block", "1,210 wavefronts to merge four warps", "N = 32,768 and 131,072"},
@@ -242,8 +251,7 @@ static void through_shared(const Work *w, uint64_t tiles, uint64_t rows, uint64_
     count(w, SILICON_SMEM, times(w, touches * tiles, wavefronts(w, times3(w, rows, w->d, element))));
 }
 
-/* The first _AxBxC_ (or _AxB_) of a kernel's name; C may be NULL. */
-static bool tile_in_name(const char *name, uint64_t *A, uint64_t *B, uint64_t *C)
+bool silicon_tile_in_name(const char *name, uint64_t *A, uint64_t *B, uint64_t *C)
 {
     for (const char *at = strchr(name, '_'); at != NULL; at = strchr(at + 1, '_')) {
         uint64_t *const sides[] = {A, B, C};
@@ -313,11 +321,26 @@ static bool flash_copy(Work *w)
     return true;
 }
 
+/* Bytes that two instructions store, half a sector each: what L1 does not merge goes to L2 twice. Between the points it is interpolated. */
+static void half_sectors(Work *w, uint64_t bytes, const H200HalfSectors *points, size_t count_of_points)
+{
+    const uint64_t blocks = w->launch->grid;
+    size_t i = 0;
+    while (i < count_of_points && points[i].blocks < blocks) i++;
+    uint64_t twice = points[i < count_of_points ? i : count_of_points - 1].twice;
+    if (i > 0 && i < count_of_points) {
+        const H200HalfSectors *low = &points[i - 1], *high = &points[i];
+        const uint64_t part = blocks - low->blocks, whole = high->blocks - low->blocks;
+        twice = (low->twice * (whole - part) + high->twice * part) / whole;
+    }
+    count(w, SILICON_L2_WRITE, bytes);
+    count(w, SILICON_L2_WRITE, times(w, bytes / SECTOR, twice) / 1000 * SECTOR);
+}
+
 /* D = rowsum(dO o O), and float32 sums of dQ set to zero. A warp has four rows or fewer: it writes at most 16 bytes of D, half a sector. */
-static bool dot_of_rows(Work *w, uint64_t bytes_of_D, uint64_t bytes_of_sums)
+static bool dot_of_rows(Work *w, uint64_t bytes_of_D)
 {
     count(w, SILICON_L2_READ, 2 * query_bytes(w));
-    count(w, SILICON_L2_WRITE, bytes_of_sums);
     count(w, SILICON_L2_WRITE, times3(w, w->heads, w->Nq, bytes_of_D));
     return true;
 }
@@ -328,7 +351,8 @@ static uint64_t sum_bytes(const Work *w) { return times3(w, times(w, w->heads, c
 static bool flash_dot(Work *w)
 {
     constant_moves(w, w->d > 64 ? warps_of(w) : 0);
-    return dot_of_rows(w, 2 * FLOAT, sum_bytes(w));
+    count(w, SILICON_L2_WRITE, sum_bytes(w));
+    return dot_of_rows(w, 2 * FLOAT);
 }
 
 static void added_to_queries(const Work *w, uint64_t bytes)
@@ -392,6 +416,7 @@ static bool flash_split(Work *w)
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
     count(w, SILICON_L2_READ, times(w, splits - 1, query_bytes(w)));
     count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT + (w->Nq < 8 ? SECTOR : FLOAT)));
+    count(w, SILICON_L2_WRITE, times3(w, w->launch->grid, SPLIT_TWICE, SECTOR));
     t.items = w->launch->grid;
     shared_memory(w, &t);
     through_shared(w, t.items, Br, FLOAT, 2);
@@ -454,7 +479,7 @@ static bool cudnn_forward(Work *w)
 {
     uint64_t rows, Bc, depth;
     Tiling t;
-    if (!tile_in_name(w->launch->launch, &rows, &Bc, &depth)) return cannot(w, "no tile in its name");
+    if (!silicon_tile_in_name(w->launch->launch, &rows, &Bc, &depth)) return cannot(w, "no tile in its name");
     if (!has_consumers(w) || !tile_forward(w, rows * consumers_of(w), Bc, (InstructionShape){64, 256}, &t)) return false;
     const uint64_t flops = times(w, t.pairs, t.tile.matmul_flops);
     count(w, SILICON_L2_READ, times3(w, t.pairs, 2 * Bc, w->d * ELEMENT));      /* bulk copies fetch whole tiles */
@@ -470,7 +495,11 @@ static bool cudnn_forward(Work *w)
     return true;
 }
 
-static bool cudnn_dot(Work *w) { return dot_of_rows(w, FLOAT, 2 * query_bytes(w)); }
+static bool cudnn_dot(Work *w)
+{
+    half_sectors(w, 2 * query_bytes(w), h200_half_sectors_dot, H200_DOT_POINTS);
+    return dot_of_rows(w, FLOAT);
+}
 
 /* 64 queries x 64 keys for each consumer warpgroup, which share the queries. P and dS go through shared memory, the float32 dQ too, on its
  * way to a bulk reduction, and at the end dK and dV. */
@@ -478,7 +507,7 @@ static bool cudnn_gradients(Work *w)
 {
     uint64_t Br, keys, depth;
     Tiling t;
-    if (!tile_in_name(w->launch->launch, &Br, &keys, &depth)) return cannot(w, "no tile in its name");
+    if (!silicon_tile_in_name(w->launch->launch, &Br, &keys, &depth)) return cannot(w, "no tile in its name");
     const BackwardGeometry geometry = {.scores = {64, (uint32_t)keys}, .key_gradients = {64, 0}, .query_gradients = {64, 0}};
     if (!has_consumers(w) || !tile_backward(w, Br, keys * consumers_of(w), &geometry, &t)) return false;
     const uint64_t product = times(w, t.pairs, t.tile.matmul_flops / 5);
@@ -497,7 +526,7 @@ static bool cudnn_gradients(Work *w)
 static bool cudnn_convert(Work *w)
 {
     count(w, SILICON_L2_READ, times(w, query_bytes(w), FLOAT / ELEMENT));
-    count(w, SILICON_L2_WRITE, query_bytes(w));
+    half_sectors(w, query_bytes(w), h200_half_sectors_convert, H200_CONVERT_POINTS);
     divisions(w, times(w, w->launch->grid, w->launch->threads / WARP), 1);
     return true;
 }
@@ -510,7 +539,7 @@ static bool cudnn_split(Work *w)
     const uint64_t warps = w->launch->threads / WARP;
     Tiling t;
     pack_group(w);
-    if (!tile_in_name(w->launch->launch, &Br, &Bc, &depth) || warps == 0) return cannot(w, "no tile in its name, or no warp");
+    if (!silicon_tile_in_name(w->launch->launch, &Br, &Bc, &depth) || warps == 0) return cannot(w, "no tile in its name, or no warp");
     if (!tile_forward(w, Br, Bc, (InstructionShape){0, (uint32_t)(Bc / warps)}, &t)) return false;
     const uint64_t splits = splits_in_grid(w, Br);
     if (splits == 0) return cannot(w, "its grid is smaller than the number of query blocks");
@@ -564,16 +593,17 @@ static void cublas_product(const Work *w, uint64_t tiles, uint64_t M, uint64_t N
 static bool product_tile(const Work *w, uint64_t *M, uint64_t *N)
 {
     if (strstr(w->launch->launch, "splitK") != NULL) return cannot(w, "its inner dimension is split among blocks");
-    return tile_in_name(w->launch->launch, M, N, NULL) || cannot(w, "no tile in its name");
+    return silicon_tile_in_name(w->launch->launch, M, N, NULL) || cannot(w, "no tile in its name");
 }
 
 static bool standard_scores(Work *w)
 {
     uint64_t M, N;
     if (!product_tile(w, &M, &N)) return false;
-    const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk);
+    const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk), tiles = times3(w, w->heads, ceil_div(w->Nk, M), ceil_div(w->Nq, N));
     count(w, SILICON_L2_WRITE, times(w, elements, ELEMENT));
-    cublas_product(w, times3(w, w->heads, ceil_div(w->Nk, M), ceil_div(w->Nq, N)), M, N, w->d, times(w, elements, 2 * w->d));
+    count(w, SILICON_SMEM, times(w, tiles, SCORES_WAITING));
+    cublas_product(w, tiles, M, N, w->d, times(w, elements, 2 * w->d));
     return true;
 }
 
@@ -677,42 +707,38 @@ struct SiliconKernel {
 };
 
 static const char no_tile[] = "no tile in shared memory: the counter shows shuffles and stores";
-static const char partial[] = "a sector is stored by two instructions, 16 bytes each; L1 merges 40 to 92 % of them, by timing";
 static const char unknown_to_l2[] = "the simulated L2 has no kernel for it";
 static const char other_order[] = "cuBLAS takes its tiles in another order than the model";
 static const char kept[] = "of what a short kernel stores L2 keeps more than the model";
-static const char early[] = "some 2 MB are written back early, which counts where little is stored";
-static const char stored_otherwise[] = "half of a small O leaves L2 at once, a third of a large one stays longer than in the model";
+static const char stored_otherwise[] = "blocks of a long launch end one by one: more of O is written back than the first wave's";
+static const char private_data[] = "K and V that only just fill L2: the model gives up some 10 % too early";
 static const char few_parts[] = "read off 7 parts and more: with two to four it needs fewer";
 static const char narrow[] = "read off d = 128: at 64 a tile needs about 96 more";
 static const char narrow_or_few[] = "read off d = 128 and 8 parts and more: it needs fewer with 4, and at d = 64";
-static const char noise[] = "a few KB; the counter shows 2.5 MB in all of these rows";
 #define NO_DRAM [SILICON_DRAM_READ] = unknown_to_l2, [SILICON_DRAM_WRITE] = unknown_to_l2
 
 static const SiliconKernel kernels[] = {
     {"flash", "fwd", "flash_fwd_kernel", "forward", flash_forward, .any_head_dim = false},
-    {"flash", "fwd", "flash_fwd_splitkv_kernel", "split", flash_split, .any_head_dim = false, .left_out = {[SILICON_DRAM_WRITE] = noise},
-     .known_miss = {[SILICON_L2_WRITE] = "a sector is stored in pieces, of which L1 merges most: 40 to 60 bytes a row beyond O and L"}},
+    {"flash", "fwd", "flash_fwd_splitkv_kernel", "split", flash_split, .any_head_dim = false,
+     .known_miss = {[SILICON_DRAM_WRITE] = private_data}},
     {"flash", "fwd", "flash_fwd_splitkv_combine_kernel", "combine", flash_combine, .any_head_dim = false, .left_out = {NO_DRAM},
      .known_miss = {[SILICON_SMEM] = few_parts, [SILICON_TENSOR_INSTRUCTIONS] = few_parts, [SILICON_TENSOR_CYCLES] = few_parts}},
     {"flash", "bwd", "::elementwise_kernel", "copy", flash_copy, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile, NO_DRAM}},
     {"flash", "bwd", "flash_bwd_dot_do_o_kernel", "D", flash_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile},
      .known_miss = {[SILICON_DRAM_WRITE] = kept}},
     {"flash", "bwd", "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "gradients", flash_gradients, .any_head_dim = false},
-    {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true},
-    {"cudnn", "fwd", "flash_fprop_wgmma", "forward", cudnn_forward, .any_head_dim = false, .known_miss = {[SILICON_DRAM_WRITE] = early}},
-    {"cudnn", "fwd", "flash_fprop_wmma", "split", cudnn_split, .any_head_dim = false, .left_out = {[SILICON_DRAM_WRITE] = noise},
-     .known_miss = {[SILICON_SMEM] = narrow}},
+    {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = kept}},
+    {"cudnn", "fwd", "flash_fprop_wgmma", "forward", cudnn_forward, .any_head_dim = false},
+    {"cudnn", "fwd", "flash_fprop_wmma", "split", cudnn_split, .any_head_dim = false,
+     .known_miss = {[SILICON_SMEM] = narrow, [SILICON_DRAM_WRITE] = private_data}},
     {"cudnn", "fwd", "lean_reduction_kernel", "combine", cudnn_reduction, .any_head_dim = false, .left_out = {NO_DRAM},
      .known_miss = {[SILICON_SMEM] = narrow_or_few}},
-    {"cudnn", "bwd", "compute_dot_do_o", "D", cudnn_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile},
-     .known_miss = {[SILICON_L2_WRITE] = partial}},
+    {"cudnn", "bwd", "compute_dot_do_o", "D", cudnn_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
     {"cudnn", "bwd", "flash_bprop_wgmma", "gradients", cudnn_gradients, .any_head_dim = false},
     {"cudnn", "bwd", "convert_dq_to_16bits", "convert", cudnn_convert, .any_head_dim = true,
-     .left_out = {[SILICON_SMEM] = no_tile}, .known_miss = {[SILICON_L2_WRITE] = partial}},
+     .left_out = {[SILICON_SMEM] = no_tile}},
     {"std_qk", "fwd", "nvjet_", "S = Q K^T", standard_scores, .any_head_dim = true,
-     .known_miss = {[SILICON_SMEM] = "conflicts in banks and polled barriers: 140 to 290 wavefronts a tile, by timing; they count where d is short",
-                    [SILICON_DRAM_READ] = other_order}},
+     .known_miss = {[SILICON_DRAM_READ] = other_order}},
     {"std_softmax", "fwd", "", "P = softmax S", standard_softmax, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
     {"std_pv", "fwd", "nvjet_", "O = P V", standard_output, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = stored_otherwise}},
 };
@@ -771,7 +797,7 @@ uint64_t silicon_splits(const SiliconLaunch *launch)
     Status status = {0};
     Work w = work_on(launch, &status);
     uint64_t Br, Bc, depth;
-    if (!tile_in_name(launch->launch, &Br, &Bc, &depth)) Br = algorithm_decode.tiles(&launch->shape).Br;
+    if (!silicon_tile_in_name(launch->launch, &Br, &Bc, &depth)) Br = algorithm_decode.tiles(&launch->shape).Br;
     pack_group(&w);
     return status_ok(&status) ? splits_in_grid(&w, Br) : 0;
 }

@@ -72,6 +72,9 @@ typedef struct {
 bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, SiliconCounts *counts, const char **why,
                     Status *status);
 
+/* The first _AxBxC_ of a kernel's name, or _AxB_ with C NULL; false when it has none. */
+bool silicon_tile_in_name(const char *name, uint64_t *A, uint64_t *B, uint64_t *C);
+
 /* Words that a thread of FlashAttention-2's forward kernel spills to L2: with each tile of keys, and once in a block. Zero for a head dimension of
  * which it is not known. */
 typedef struct {

@@ -161,7 +161,7 @@ static bool row_dram(SiliconRow *row, Alloc *alloc, Status *status)
     const SiliconLaunch *l = &row->launch;
     DramBytes bytes;
     DramProblem problem = {.shape = l->shape};
-    if (!silicon_dram_find(l->kernel, l->pass, l->launch, &problem.family, &problem.launch)) return true;
+    if (!silicon_dram_find(l->kernel, l->pass, l->launch, &problem)) return true;
     Status failed = {0};
     if (!silicon_dram(&problem, alloc, &failed, &bytes)) {
         static const char too_long[] = "too long for the simulated L2, or it does not fit";
@@ -199,10 +199,10 @@ double silicon_error(uint64_t model, uint64_t chip)
     return chip == 0 ? INFINITY : 100 * difference / (double)chip;
 }
 
-/* What HBM is written during a launch is what L2 could not keep: its error is judged by all that the launch wrote. */
+/* What HBM is written during a launch is what L2 could not keep: its error is judged by all that the launch wrote, or by more that was written. */
 double silicon_row_error(const SiliconRow *row, SiliconCounter counter)
 {
-    const uint64_t model = row->model.n[counter], chip = row->chip[counter], written = row->chip[SILICON_L2_WRITE];
+    const uint64_t model = row->model.n[counter], chip = row->chip[counter], written = max_u64(row->chip[SILICON_L2_WRITE], chip);
     if (counter != SILICON_DRAM_WRITE || written == 0) return silicon_error(model, chip);
     return 100 * ((double)model - (double)chip) / (double)written;
 }
