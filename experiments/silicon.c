@@ -67,7 +67,7 @@ static const Column miss_columns[] = {
     {"kernel", "", "flash, cudnn, std_qk, std_softmax, std_pv"},
     {"launch", "", "what the launch does"},
     {"counter", "", "column of the counters' file"},
-    {"missed", "", "rows outside the target; 0: other rows of the kernel miss it (--counters h200_counters_more)"},
+    {"missed", "", "rows outside the target; 0: rows of h200_counters_more or h200_counters_decode are"},
     {"of", "", "rows"},
     {"worst", "%", "the largest error; + the model is above the chip"},
     {"why", "", "as far as it is known"},

@@ -2,7 +2,7 @@
  *
  *   reader       what a CSV file may look like; every mistake word for word, with its line and column
  *   bounds       the worst error of every kernel and counter, as README states it: it may not get worse, nor better unnoticed
- *   targets      in both files of counters: every target is met, but for the misses with a known reason; no kernel of the file is skipped
+ *   targets      in all files of counters: every target is met, but for the misses with a known reason; no kernel of the file is skipped
  *   brute force  the forward kernels' counts, tile by tile and row by row, on shapes that no counter has seen
  *   walk         traffic and shared memory against the machine; the backward launches add up to the closed form
  *   half sectors the points of h200_stores.h against their measurement, and the formula on the shapes that are no point's
@@ -144,7 +144,7 @@ static const struct {
     int worst[SILICON_DRAM_READ];             /* HBM: test_silicon_dram.c */
 } bounds[] = {
     {"flash", "forward", 9, {1, 29, 0, 247, 0, 0, 0}},
-    {"flash", "split", 3, {0, 230, 0, 252, 6, 0, 0}},
+    {"flash", "split", 3, {0, 230, 0, 12, 6, 0, 0}},
     {"flash", "combine", 3, {0, 0, 0, 141, 0, 0, 0}},
     {"flash", "copy", 16, {0, 0, 0, OUT, 0, 0, 0}},
     {"flash", "D", 8, {0, 15, 0, OUT, 0, 0, 0}},
@@ -209,17 +209,21 @@ static void test_errors(Context *x)
 }
 
 /* A known miss that is missed nowhere is no miss any more. */
-static void test_known_misses(Context *x, const SiliconRows *rows, const SiliconRows *more)
+static void test_known_misses(Context *x, const SiliconRows *const files[], size_t count)
 {
     for (size_t k = 0; k < silicon_kernel_count(); k++) {
         for (int c = 0; c < SILICON_COUNTERS; c++) {
             const SiliconKernel *kernel = silicon_kernel_at(k);
-            SiliconSummary s, m;
-            Status status = {0};
+            uint64_t met = 0, rows = 0;
             if (silicon_known_miss(kernel, (SiliconCounter)c) == NULL || !silicon_counter_is_shown(kernel, (SiliconCounter)c, &everything)) continue;
-            silicon_summarise(rows, &everything, kernel, (SiliconCounter)c, &s, &status);
-            silicon_summarise(more, &everything, kernel, (SiliconCounter)c, &m, &status);
-            check_true(&x->test, s.met + m.met < s.rows + m.rows, silicon_known_miss(kernel, (SiliconCounter)c));
+            for (size_t i = 0; i < count; i++) {
+                SiliconSummary s;
+                Status status = {0};
+                silicon_summarise(files[i], &everything, kernel, (SiliconCounter)c, &s, &status);
+                met += s.met;
+                rows += s.rows;
+            }
+            check_true(&x->test, met < rows, silicon_known_miss(kernel, (SiliconCounter)c));
         }
     }
 }
@@ -717,7 +721,7 @@ static void test_out_of_memory(Context *x)
 int main(void)
 {
     Context x = {.test = {0}, .alloc = {0}};
-    SiliconRows rows, more;
+    SiliconRows rows, more, decode;
     Status status = {0};
     check_true(&x.test, profile_load("h200", &x.alloc, &x.h200, &status), status.text);
     check_true(&x.test, silicon_rows_load(&rows, NULL, &x.h200, &x.alloc, &status), status.text);
@@ -728,13 +732,16 @@ int main(void)
     check_true(&x.test, silicon_rows_load(&more, "h200_counters_more", &x.h200, &x.alloc, &status), status.text);
     test_targets(&x, &rows, 106);
     test_targets(&x, &more, 110);
+    check_true(&x.test, silicon_rows_load(&decode, "h200_counters_decode", &x.h200, &x.alloc, &status), status.text);
+    test_targets(&x, &decode, 132);
     test_errors(&x);
-    test_known_misses(&x, &rows, &more);
+    test_known_misses(&x, (const SiliconRows *const[]){&rows, &more, &decode}, 3);
     test_split_rule(&x, &rows);
     test_split_rule(&x, &more);
     test_decode_closed_form(&x);
     silicon_rows_free(&rows);
     silicon_rows_free(&more);
+    silicon_rows_free(&decode);
     test_forward_by_brute_force(&x);
     test_walk(&x);
     test_backward(&x);

@@ -145,7 +145,7 @@ static const OptionSpec specs[OPTION_COUNT] = {
         .offset = offsetof(Options, map), .meaning = "print where everything in the lecture is found; runs nothing"},
 
     [OPTION_COUNTERS] = {.name = "--counters", .kind = KIND_WORD, .argument = "NAME|FILE", .absent = "h200_counters",
-        .offset = offsetof(Options, counters), .meaning = "hardware counters: h200_counters, h200_counters_more, or a CSV file with their columns"},
+        .offset = offsetof(Options, counters), .meaning = "hardware counters: h200_counters, _more, _decode, or a CSV file with their columns"},
     [OPTION_TIMINGS] = {.name = "--timings", .kind = KIND_WORD, .argument = "NAME|FILE", .absent = "h200_timings",
         .offset = offsetof(Options, timings), .meaning = "wall times: a CSV file with the columns of h200_timings.csv"},
     [OPTION_KERNEL] = {.name = "--kernel", .kind = KIND_WORD, .argument = "NAME", .absent = "all",

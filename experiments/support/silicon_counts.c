@@ -63,18 +63,26 @@ enum {
     CUDNN_ITEM_DIVISIONS = 3,   /* by one warp for a tile of work, */
     CUDNN_BLOCK_DIVISIONS = 1,  /* and once for a thread block */
     SPLIT_DIVISIONS = 3,        /* by each warp of flash's split kernel; */
-    CUDNN_SPLIT_DIVISIONS = 2,  /* of cuDNN's */
+    CUDNN_SPLIT_DIVISIONS = 2,  /* of cuDNN's, */
+    CUDNN_WHOLE_XU = 5,         /* a block of which needs so many more when the keys are not split */
     SPLIT_TWICE = 2,            /* sectors that a block of flash's split kernel stores in pieces that L1 does not merge: 0 to 5, by timing */
+    SPLIT_TILE_WAVEFRONTS = 27, /* of its tiles, and of a block that decodes, beyond operands, threads, shuffles and O */
+    SPLIT_QUERY_WAVEFRONTS = 300,
     SCORES_WAITING = 165,       /* wavefronts in which std_qk's warps look at barriers while a tile of S leaves: 133 to 180, by timing */
     COMBINE_XU = 164,           /* divisions by 64-bit integers: of a block of flash's combine kernel */
-    COMBINE_MOVES = 28,
-    COMBINE_WAVEFRONTS = 15,    /* of a block, beyond those that grow with the splits */
-    REDUCTION_WAVEFRONTS = 39,
-    MERGE_WAVEFRONTS = 1210,    /* four warps' O, m and l put together in a block of cuDNN's decoding kernel */
-    CUDNN_QUERY_BYTES = 64,     /* that it reads for each live row of Q's tile of 16, beyond 3,072 a block (d = 64: 1,024) */
+    COMBINE_WAVEFRONTS = 15,    /* of a block, beyond those that grow with the splits; */
+    COMBINE_TWO_WAVEFRONTS = 9, /* with two */
+    REDUCTION_WAVEFRONTS = 3,   /* of a block of cuDNN's, and for each step in which up to eight warps put their parts together */
+    REDUCTION_STEP_WAVEFRONTS = 12,
+    MERGE_WAVEFRONTS = 1210,    /* four warps' O, m and l put together in a block of cuDNN's decoding kernel, d = 128 */
+    CUDNN_NARROW_WAVEFRONTS = 84,   /* of its tiles at d = 64: beyond the operands */
     COPY_MOVES = 6,             /* constants set by a warp of the elementwise kernel */
     RED_SECTORS_NUMERATOR = 3, RED_SECTORS_DENOMINATOR = 2,
 };
+
+/* Constants that the compiler sets on the tensor pipe in a block of flash's combine kernel, by the power of two that the parts fill: 2, 4, ... 64. */
+enum { COMBINE_SIZES = 6 };
+static const uint64_t combine_moves[COMBINE_SIZES] = {22, 26, 29, 30, 32, 40}, combine_moves_narrow[COMBINE_SIZES] = {22, 26, 28, 32, 40, 46};
 
 const SiliconCalibration silicon_calibrations[] = {
     {"words that a thread of flash's forward spills, d = 64", "6 a tile; a block 22, with a mask 26", "L2 write, N = 1,024 and 16,384"},
@@ -89,10 +97,11 @@ const SiliconCalibration silicon_calibrations[] = {
     {"barrier wavefronts of std_qk and std_pv, per 64 of depth", "12 (coop), 5", "smem of std_pv"},
     {"the same, a tile of std_qk", "165", "smem of std_qk, N = 1,024"},
     {"sectors that a block of flash's split kernel stores twice", "2", "L2 write of the split kernels"},
-    {"flash's combine kernel, a block", "XU 164, wavefronts 15, constants 28", "7 and 29 splits"},
-    {"cudnn's combine kernel, a block of s splits", "XU 2s - 1, wavefronts 8s + 39, constants s/4 + 1", "8 and 32 splits"},
-    {"cudnn's split kernel, a block", "1,210 wavefronts to merge four warps", "N = 32,768 and 131,072"},
-    {"the same: bytes read beyond K and V", "3,072 and 64 a live row; d = 64: 1,024", "L2 read, 1 and 4 rows"},
+    {"wavefronts of flash's split kernel", "27 a tile; a block that decodes 300", "h200_counters_decode"},
+    {"flash's combine kernel, a block", "XU 164, wavefronts 15, constants 22 to 46", "h200_counters_decode"},
+    {"cudnn's combine kernel, a block of s splits", "XU 2s - 1, wavefronts 3 and 12 a step, constants s/4 + 1", "h200_counters_decode"},
+    {"cudnn's split kernel, a block", "1,210 wavefronts to merge four warps; d = 64: 605, 84 a tile", "N = 32,768; h200_counters_decode"},
+    {"the same, when the keys are not split", "XU 5", "h200_counters_decode"},
     {"constants set on the tensor pipe, a warp, d = 64 and 128", "copy 6, 6; D 0, 1; convert 2, 1; softmax 1, 1", "tensor, N = 1,024"},
     {"constants of softmax where a block has a row", "1 a division more", "tensor, N = 8,192"},
     {"which side of its tile std_pv's instructions split", "coopB: 128 rows or more, else columns", "its tensor instructions"},
@@ -402,7 +411,7 @@ static uint64_t rows_of(const Work *w) { return times(w, w->heads, w->Nq); }
 static uint64_t splits_in_grid(const Work *w, uint64_t Br) { return w->launch->grid / max_u64(times(w, w->heads, ceil_div(w->Nq, Br)), 1); }
 
 /* Keys split among blocks: O and L of each part in float32. Eight rows of L, which a warp stores together, fill a sector; what stores fewer
- * takes one a row. */
+ * takes one a row, or one if it comes at once. */
 static bool flash_split(Work *w)
 {
     const TileSize tiles = algorithm_decode.tiles(w->shape);
@@ -415,10 +424,15 @@ static bool flash_split(Work *w)
     if (splits == 0) return cannot(w, "its grid is smaller than the number of query blocks");
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes);
     count(w, SILICON_L2_READ, times(w, splits - 1, query_bytes(w)));
-    count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT + (w->Nq < 8 ? SECTOR : FLOAT)));
-    count(w, SILICON_L2_WRITE, times3(w, w->launch->grid, SPLIT_TWICE, SECTOR));
+    const bool at_once = t.pairs < times(w, 2, w->launch->grid);    /* a tile a block: L1 has nothing else to do, and merges all */
+    count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), w->d * FLOAT));
+    if (w->Nq >= 8) count(w, SILICON_L2_WRITE, times3(w, splits, rows_of(w), FLOAT));
+    else count(w, SILICON_L2_WRITE, times3(w, w->launch->grid, SECTOR, at_once ? 1 : w->Nq));
+    if (!at_once) count(w, SILICON_L2_WRITE, times3(w, w->launch->grid, SPLIT_TWICE, SECTOR));
     t.items = w->launch->grid;
     shared_memory(w, &t);
+    count(w, SILICON_SMEM, times(w, t.pairs, SPLIT_TILE_WAVEFRONTS));
+    if (w->shape->seqlen_q == 1) count(w, SILICON_SMEM, times(w, t.items, SPLIT_QUERY_WAVEFRONTS));
     through_shared(w, t.items, Br, FLOAT, 2);
     quad_shuffles(w, &t);
     online_softmax(w, &t);
@@ -439,22 +453,27 @@ static uint64_t splits_by_rule(const Work *w)
     return split_count(SPLIT_FA2, &problem);
 }
 
-/* Blocks of four rows (eight or sixteen for narrower heads). L is read by sectors, of which the rows of a block are a part; each block
- * writes one. Shared memory: L written, read transposed, its weights written; a weight read by each warp and part; the shuffles of a maximum and a
- * sum. Exponentials: of all parts against the maximum (4 warps), the logarithm (4), the weights of those there are. */
+/* Blocks of four rows (eight for narrower heads), the parts of each filled up to a power of two. L is read by sectors, of which the rows of a block
+ * are a part, but where there are so few that a sector has those of several parts; each block writes one. Shared memory: L written, read transposed, its
+ * weights written; a weight read by each warp and part; the shuffles of a maximum and a sum. Exponentials: of all parts against the maximum (4 warps, or more
+ * for more parts than threads), the logarithm (4), the weights of those there are. */
 static bool flash_combine(Work *w)
 {
     const uint64_t splits = w->launch->splits > 0 ? w->launch->splits : splits_by_rule(w), rows = w->d >= 128 ? 4 : 8, threads = 128;
     uint64_t padded = 2, steps = 1;
     for (; padded < splits; padded *= 2) steps++;
-    const uint64_t blocks = ceil_div(rows_of(w), rows), weighing_warps = ceil_div(min_u64(rows * padded, threads), WARP);
+    const uint64_t blocks = ceil_div(rows_of(w), rows), weighing = ceil_div(times(w, rows, padded), WARP);
+    const uint64_t exponentials = max_u64(weighing, threads / WARP) + threads / WARP + weighing;
+    const uint64_t *const moves = w->d >= 128 ? combine_moves : combine_moves_narrow;
     count(w, SILICON_L2_READ, times3(w, splits, rows_of(w), w->d * FLOAT));
-    count(w, SILICON_L2_READ, times3(w, splits, blocks, SECTOR));
+    if (blocks > 1) count(w, SILICON_L2_READ, times3(w, splits, blocks, SECTOR));
+    else count(w, SILICON_L2_READ, times(w, ceil_div(times3(w, splits, min_u64(rows_of(w), SECTOR / FLOAT), FLOAT), SECTOR), SECTOR));
     count(w, SILICON_L2_WRITE, query_bytes(w));
     count(w, SILICON_L2_WRITE, times(w, blocks, SECTOR));
-    count(w, SILICON_SMEM, times(w, blocks, threads / WARP * (splits + 2 * steps) + 3 * weighing_warps + COMBINE_WAVEFRONTS));
-    count(w, SILICON_XU, times(w, blocks, 2 * threads / WARP + weighing_warps + COMBINE_XU));
-    constant_moves(w, times(w, blocks, weighing_warps + COMBINE_MOVES));
+    count(w, SILICON_SMEM, times(w, blocks, times(w, threads / WARP, splits + 2 * steps)));
+    count(w, SILICON_SMEM, times(w, blocks, 3 * weighing + (steps > 1 ? COMBINE_WAVEFRONTS : COMBINE_TWO_WAVEFRONTS)));
+    count(w, SILICON_XU, times(w, blocks, exponentials + COMBINE_XU));
+    constant_moves(w, times(w, blocks, moves[min_u64(steps, COMBINE_SIZES) - 1]));
     return true;
 }
 
@@ -531,6 +550,15 @@ static bool cudnn_convert(Work *w)
     return true;
 }
 
+/* Rows of Q that the blocks of all K/V heads read: tiles of Br, from the first query head of each on, as far as there are heads: the last few have fewer. */
+static uint64_t query_rows(const Work *w, uint64_t Br)
+{
+    const uint64_t blocks = w->shape->kv_heads, group = w->shape->heads / blocks, last = min_u64(blocks, Br);
+    uint64_t rows = times(w, blocks - last, Br);
+    for (uint64_t i = 1; i <= last; i++) rows += min_u64(Br, i * group);    /* heads from this block on */
+    return times(w, rows, w->shape->batch);
+}
+
 /* 16 x 128 tiles by mma.sync; the warps share the keys, so each has its own m, l and O, merged at the end; a block writes two sectors of
  * statistics. */
 static bool cudnn_split(Work *w)
@@ -544,7 +572,7 @@ static bool cudnn_split(Work *w)
     const uint64_t splits = splits_in_grid(w, Br);
     if (splits == 0) return cannot(w, "its grid is smaller than the number of query blocks");
     count(w, SILICON_L2_READ, t.all.l2_to_sm_bytes - query_bytes(w));   /* K and V */
-    count(w, SILICON_L2_READ, times(w, w->launch->grid, (w->d > 64 ? 3072 : 1024) + CUDNN_QUERY_BYTES * w->Nq));
+    count(w, SILICON_L2_READ, times3(w, splits, query_rows(w, Br), w->d * ELEMENT));
     if (splits == 1) {                                          /* nothing to combine */
         count(w, SILICON_L2_WRITE, query_bytes(w));
     } else {
@@ -552,7 +580,9 @@ static bool cudnn_split(Work *w)
         count(w, SILICON_L2_WRITE, times(w, w->launch->grid, 2 * SECTOR));
     }
     shared_memory(w, &t);
-    count(w, SILICON_SMEM, times(w, w->launch->grid, MERGE_WAVEFRONTS));
+    count(w, SILICON_SMEM, times(w, w->launch->grid, MERGE_WAVEFRONTS * w->d / 128));
+    if (w->d <= 64) count(w, SILICON_SMEM, times(w, t.pairs, CUDNN_NARROW_WAVEFRONTS));
+    if (splits == 1) count(w, SILICON_XU, times(w, w->launch->grid, CUDNN_WHOLE_XU));
     /* Each warp has the factors of all rows; one reciprocal at the end makes up for the first tile, which needs none. */
     count(w, SILICON_XU, times3(w, t.pairs, Br, t.Bc + warps * w->chip->row_statistic_lanes) / WARP);
     divisions(w, times(w, w->launch->grid, warps), CUDNN_SPLIT_DIVISIONS);
@@ -560,14 +590,20 @@ static bool cudnn_split(Work *w)
     return true;
 }
 
-/* One block per query head, which reads O and the two statistics of every part, each in a sector of its own. */
+/* One block per query head, which reads O and the two statistics of every part. These lie [part][head]: a sector has eight heads, or several parts where
+ * there are fewer heads; and 32 heads apart in shared memory they lie in one bank. Each warp reads its share of O, and a maximum and a sum per part. */
 static bool cudnn_reduction(Work *w)
 {
-    const uint64_t splits = w->launch->splits, warps = w->launch->threads / WARP, rows = rows_of(w);
+    const uint64_t splits = w->launch->splits, warps = w->launch->threads / WARP, rows = rows_of(w), heads = w->shape->heads;
+    uint64_t steps = 0, stride = WARP;
+    while (UINT64_C(2) << steps <= min_u64(splits, warps)) steps++;
+    while (heads % stride != 0) stride /= 2;
     if (splits == 0) return cannot(w, "the launch that made its parts is not in the file");
-    count(w, SILICON_L2_READ, times3(w, splits, rows, w->d * FLOAT + 2 * SECTOR));
+    count(w, SILICON_L2_READ, times3(w, splits, rows, w->d * FLOAT));
+    count(w, SILICON_L2_READ, times3(w, rows, ceil_div(times(w, splits, min_u64(heads, SECTOR / FLOAT)), SECTOR / FLOAT), 2 * SECTOR));
     count(w, SILICON_L2_WRITE, query_bytes(w));
-    count(w, SILICON_SMEM, times(w, rows, warps * splits + REDUCTION_WAVEFRONTS));
+    count(w, SILICON_SMEM, times3(w, rows, splits, 2 + wavefronts(w, w->d * FLOAT)));
+    count(w, SILICON_SMEM, times(w, rows, 2 * ceil_div(times(w, splits, stride), WARP) + REDUCTION_WAVEFRONTS + REDUCTION_STEP_WAVEFRONTS * steps));
     count(w, SILICON_XU, times(w, rows, 2 * splits - 1));
     constant_moves(w, times(w, rows, splits / 4 + 1));
     return true;
@@ -712,17 +748,17 @@ static const char other_order[] = "cuBLAS takes its tiles in another order than 
 static const char kept[] = "of what a short kernel stores L2 keeps more than the model";
 static const char stored_otherwise[] = "blocks of a long launch end one by one: more of O is written back than the first wave's";
 static const char private_data[] = "K and V that only just fill L2: the model gives up some 10 % too early";
-static const char few_parts[] = "read off 7 parts and more: with two to four it needs fewer";
-static const char narrow[] = "read off d = 128: at 64 a tile needs about 96 more";
-static const char narrow_or_few[] = "read off d = 128 and 8 parts and more: it needs fewer with 4, and at d = 64";
+static const char few_rows[] = "rows that do not fill a block: what its idle threads do is not counted right";
+static const char two_tiles[] = "a block of two tiles: L1 merges more of the stored sectors or fewer, by timing";
+static const char not_split[] = "keys that are not split: what its barriers poll, by timing";
 #define NO_DRAM [SILICON_DRAM_READ] = unknown_to_l2, [SILICON_DRAM_WRITE] = unknown_to_l2
 
 static const SiliconKernel kernels[] = {
     {"flash", "fwd", "flash_fwd_kernel", "forward", flash_forward, .any_head_dim = false},
     {"flash", "fwd", "flash_fwd_splitkv_kernel", "split", flash_split, .any_head_dim = false,
-     .known_miss = {[SILICON_DRAM_WRITE] = private_data}},
+     .known_miss = {[SILICON_DRAM_WRITE] = private_data, [SILICON_L2_WRITE] = two_tiles}},
     {"flash", "fwd", "flash_fwd_splitkv_combine_kernel", "combine", flash_combine, .any_head_dim = false, .left_out = {NO_DRAM},
-     .known_miss = {[SILICON_SMEM] = few_parts, [SILICON_TENSOR_INSTRUCTIONS] = few_parts, [SILICON_TENSOR_CYCLES] = few_parts}},
+     .known_miss = {[SILICON_L2_WRITE] = few_rows, [SILICON_SMEM] = few_rows, [SILICON_XU] = few_rows}},
     {"flash", "bwd", "::elementwise_kernel", "copy", flash_copy, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile, NO_DRAM}},
     {"flash", "bwd", "flash_bwd_dot_do_o_kernel", "D", flash_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile},
      .known_miss = {[SILICON_DRAM_WRITE] = kept}},
@@ -730,9 +766,8 @@ static const SiliconKernel kernels[] = {
     {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = kept}},
     {"cudnn", "fwd", "flash_fprop_wgmma", "forward", cudnn_forward, .any_head_dim = false},
     {"cudnn", "fwd", "flash_fprop_wmma", "split", cudnn_split, .any_head_dim = false,
-     .known_miss = {[SILICON_SMEM] = narrow, [SILICON_DRAM_WRITE] = private_data}},
-    {"cudnn", "fwd", "lean_reduction_kernel", "combine", cudnn_reduction, .any_head_dim = false, .left_out = {NO_DRAM},
-     .known_miss = {[SILICON_SMEM] = narrow_or_few}},
+     .known_miss = {[SILICON_SMEM] = not_split, [SILICON_DRAM_WRITE] = private_data}},
+    {"cudnn", "fwd", "lean_reduction_kernel", "combine", cudnn_reduction, .any_head_dim = false, .left_out = {NO_DRAM}},
     {"cudnn", "bwd", "compute_dot_do_o", "D", cudnn_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
     {"cudnn", "bwd", "flash_bprop_wgmma", "gradients", cudnn_gradients, .any_head_dim = false},
     {"cudnn", "bwd", "convert_dq_to_16bits", "convert", cudnn_convert, .any_head_dim = true,
