@@ -525,7 +525,8 @@ static bool prepare_chip(Simulation *s, uint64_t slots)
     s->spilled_per_step = (uint32_t)ceil_div(spill->step_bytes, L2_CHUNK_BYTES);
     const uint64_t spilled = checked_mul(slots, (uint64_t)s->spilled_per_block + s->spilled_per_step, "spilled registers", machine->status);
     s->earlier = ceil_div(machine->config.l2_dirty_before, L2_CHUNK_BYTES);
-    const uint64_t chunks = checked_add(s->chunks, checked_add(spilled, s->earlier, "dirty chunks", machine->status), "chunks of the L2 cache", machine->status);
+    const uint64_t others = checked_add(spilled, s->earlier, "dirty chunks", machine->status);
+    const uint64_t chunks = checked_add(s->chunks, others, "chunks of the L2 cache", machine->status);
     if (!status_ok(machine->status) ||
         !l2_chip_init(&s->chip, chunks, s->parts, machine->profile->l2_bytes_per_chip, machine->profile->l2_partitions, machine->alloc, machine->status))
         return false;
