@@ -10,7 +10,7 @@
  *     flash, forward             flash_fwd_kernel                                     d <= 64: 128 x 128, else 128 x 64; two; last keys first
  *     flash, backward            flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel         d <= 64: 128 x 128, else 64 x 128; one
  *     flash, dot and convert     flash_bwd_dot_do_o_kernel, flash_bwd_convert_dq_kernel
- *     flash, decode              flash_fwd_splitkv_kernel: its reads, not its parts
+ *     flash, decode              flash_fwd_splitkv_kernel: reads, not parts; the query heads of a K/V head are rows
  *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128 on 132 persistent blocks; backward as flash
  *     standard, qk, softmax, pv  cuBLAS, PyTorch's softmax, cuBLAS                    128 x 128; pv: 256 x 64 (d <= 64: 512), or by its name
  *
