@@ -1,6 +1,6 @@
 /* silicon_counts.c - see silicon_counts.h.
  *
- * Five things stand between an algorithm's count and a chip's:
+ * Six things stand between an algorithm's count and a chip's:
  *
  *   whole tiles    a kernel computes the tiles that a mask or a ragged end cuts as if they were whole:
  *                  count = executed tile pairs x the count of one whole tile
@@ -13,7 +13,7 @@
  *   the compiler   spilled registers are stored through L1 to L2 (what is read back hits L1)
  *
  * Executed pairs, operand reads and traffic are the closed forms of algos/ with the tiles of the shipped kernel; for cuDNN those in the
- * kernel's own name. HBM, bank conflicts and barriers' retries are left out.
+ * kernel's own name. Bank conflicts and barriers' retries are counted where a calibration has them (silicon_calibrations); HBM is not.
  */
 #include "silicon_counts.h"
 
