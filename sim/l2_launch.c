@@ -556,7 +556,7 @@ static uint64_t sum_of(const uint64_t bytes[L2_OWNERS])
     return sum;
 }
 
-/* What is dirty at the end counts as written, but for registers. */
+/* What is dirty at the end counts as written, but for registers and what was dirty before. */
 static void finish(Simulation *s, L2Traffic *traffic, L2Outcome *outcome)
 {
     uint64_t dirty[L2_OWNERS] = {0};
