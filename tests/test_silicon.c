@@ -208,6 +208,20 @@ static void test_errors(Context *x)
     check_true(&x->test, isinf(silicon_error(1, 0)), "error of 1 for 0");
 }
 
+/* What is no matter of timing is exact: of decoding, in every row whose rows fill a block. */
+static void test_exact(Context *x, const SiliconRows *decode)
+{
+    static const SiliconCounter counters[] = {SILICON_L2_READ, SILICON_XU, SILICON_TENSOR_INSTRUCTIONS};
+    for (size_t i = 0; i < decode->count; i++) {
+        const SiliconRow *row = &decode->rows[i];
+        for (size_t c = 0; row->kernel != NULL && c < sizeof counters / sizeof counters[0]; c++) {
+            char what[80];
+            snprintf(what, sizeof what, "h200_counters_decode, line %zu: %s", row->line, silicon_counter_name(counters[c]));
+            if (silicon_verdict(row, counters[c]) == SILICON_MET) check_u64(&x->test, row->model.n[counters[c]], row->chip[counters[c]], what);
+        }
+    }
+}
+
 /* A known miss that is missed nowhere is no miss any more. */
 static void test_known_misses(Context *x, const SiliconRows *const files[], size_t count)
 {
@@ -734,6 +748,7 @@ int main(void)
     test_targets(&x, &more, 110);
     check_true(&x.test, silicon_rows_load(&decode, "h200_counters_decode", &x.h200, &x.alloc, &status), status.text);
     test_targets(&x, &decode, 132);
+    test_exact(&x, &decode);
     test_errors(&x);
     test_known_misses(&x, (const SiliconRows *const[]){&rows, &more, &decode}, 3);
     test_split_rule(&x, &rows);
