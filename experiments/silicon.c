@@ -367,7 +367,8 @@ static void add_calibrations(Report *report)
 /* One kernel's cycles are among what fixes them: cuDNN's forward pass, two shapes of the H200. */
 static bool add_constants(const Context *context, Report *report)
 {
-    static const char *const chips[] = {"a100", "h100", "h200", "b200"};
+    enum { CHIPS = 4 };
+    static const char *const names[CHIPS] = {"a100", "h100", "h200", "b200"};
     static const struct {
         const char *key, *from;
     } constants[] = {
@@ -380,17 +381,17 @@ static bool add_constants(const Context *context, Report *report)
         {"full_tensor_clock_hz", "cuBLAS, 8192^3: TFLOP/s and share of tensor cycles"},
         {"launch_nanoseconds", "micro-benchmark: empty kernels back to back"},
     };
+    Profile chips[CHIPS];
+    for (size_t c = 0; c < CHIPS; c++)
+        if (!profile_load(names[c], context->alloc, &chips[c], context->status)) return false;
     Table *table = report_table(report, &constant_table);
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
+        const ProfileKey *key = profile_key_named(constants[i].key);
         table_row(table);
-        cell_text(table, constants[i].key);
-        for (size_t c = 0; c < sizeof chips / sizeof chips[0]; c++) {
-            Profile chip;
+        cell_text(table, key->name);
+        for (size_t c = 0; c < CHIPS; c++) {
             char value[48];
-            if (!profile_load(chips[c], context->alloc, &chip, context->status)) return false;
-            for (size_t k = 0; k < profile_key_count(); k++)
-                if (strcmp(profile_key(k)->name, constants[i].key) == 0)
-                    profile_format_value(profile_key(k), profile_value(&chip, profile_key(k)), value, sizeof value);
+            profile_format_value(key, profile_value(&chips[c], key), value, sizeof value);
             cell_text(table, value);
         }
         cell_text(table, constants[i].from);

@@ -39,6 +39,14 @@ typedef struct {
     uint64_t read_for_ownership;    /* part of `read`: sectors that a store covered in part */
 } L2Traffic;
 
+/* Of the first `owners`: L2_REGISTERS for the tensors, L2_OWNERS for all. */
+static inline uint64_t l2_sum(const uint64_t bytes[L2_OWNERS], int owners)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < owners; i++) sum += bytes[i];
+    return sum;
+}
+
 /* ---------------------------------------------------------------------------------------------------------------- tiles */
 
 typedef struct {

@@ -549,13 +549,6 @@ static bool prepare(Simulation *s, uint64_t capacity, uint64_t slots)
     return true;
 }
 
-static uint64_t sum_of(const uint64_t bytes[L2_OWNERS])
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < L2_REGISTERS; i++) sum += bytes[i];
-    return sum;
-}
-
 /* What is dirty at the end counts as written, but for registers and what was dirty before. */
 static void finish(Simulation *s, L2Traffic *traffic, L2Outcome *outcome)
 {
@@ -573,7 +566,7 @@ static void finish(Simulation *s, L2Traffic *traffic, L2Outcome *outcome)
         break;
     case L2_CHIP:
         l2_chip_dirty(&s->chip, dirty);
-        outcome->dirty_bytes = sum_of(dirty);
+        outcome->dirty_bytes = l2_sum(dirty, L2_REGISTERS);
         *traffic = s->chip.traffic;
         for (int i = 0; i < L2_REGISTERS; i++) traffic->written[i] += dirty[i];
         outcome->spilled_bytes = traffic->written[L2_REGISTERS];
@@ -582,7 +575,7 @@ static void finish(Simulation *s, L2Traffic *traffic, L2Outcome *outcome)
     }
     outcome->hit_bytes = traffic->hit;
     outcome->miss_bytes = traffic->missed;
-    outcome->written_back_bytes = sum_of(traffic->written) - outcome->dirty_bytes;
+    outcome->written_back_bytes = l2_sum(traffic->written, L2_REGISTERS) - outcome->dirty_bytes;
 }
 
 static bool order_fits(const Machine *machine, const Kernel *kernel, uint64_t count)

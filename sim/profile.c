@@ -127,6 +127,13 @@ size_t profile_key_count(void) { return sizeof keys / sizeof keys[0]; }
 
 const ProfileKey *profile_key(size_t index) { return &keys[index]; }
 
+const ProfileKey *profile_key_named(const char *name)
+{
+    for (size_t k = 0; k < profile_key_count(); k++)
+        if (strcmp(keys[k].name, name) == 0) return &keys[k];
+    return NULL;
+}
+
 size_t profile_unit_count(void) { return sizeof units / sizeof units[0]; }
 
 const ProfileUnit *profile_unit(size_t index) { return &units[index]; }

@@ -150,6 +150,8 @@ typedef struct {
 
 size_t profile_key_count(void);
 const ProfileKey *profile_key(size_t index);
+/* NULL when none has this name. */
+const ProfileKey *profile_key_named(const char *name);
 uint64_t profile_value(const Profile *profile, const ProfileKey *key);
 
 /* A unit in which a value may be written. "B" has KiB, MiB, GiB, TiB, kB, MB, GB, TB; most have none but themselves. */

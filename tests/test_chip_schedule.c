@@ -8,8 +8,8 @@
 #include "sim/checked.h"
 #include "sim/chip_schedule.h"
 #include "support/count_case.h"
+#include "support/csv_named.h"
 
-#include "experiments/support/csv_table.h"
 #include "experiments/support/h200_waves.h"
 
 #include <stdlib.h>
@@ -656,20 +656,16 @@ static void test_measured(Context *x)
     static const char *const names[SIZES] = {"heads", "seqlen", "head_dim", "batch", "blocks"};
     CsvTable t;
     Status status = {0};
-    size_t kernel, order, time, column[SIZES];
-    bool ok = csv_load(&t, TEST_DATA "/../hw_profiles/measured/h200_waves.csv", &x->alloc, &status) && csv_column(&t, "kernel", &kernel, &status) &&
-              csv_column(&t, "order", &order, &status) && csv_column(&t, "time_us", &time, &status);
-    for (int i = 0; i < SIZES; i++) ok = ok && csv_column(&t, names[i], &column[i], &status);
-    for (size_t row = 0; ok && row < t.row_count; row++) {
-        uint64_t v[SIZES];
-        double us = 0;
-        for (int i = 0; i < SIZES; i++) ok = ok && csv_count(&t, row, column[i], &v[i], &status);
-        ok = ok && csv_real(&t, row, time, &us, &status);
-        if (!ok) break;
-        check_u64(&x->test, measured(csv_text(&t, row, kernel), csv_text(&t, row, order), v[HEADS], v[SEQLEN], v[HEAD_DIM]),
-                  (uint64_t)(100 * us + 0.5), "time of h200_waves.csv");
-        check_u64(&x->test, v[BLOCKS_COLUMN], v[BATCH] * v[HEADS] * v[SEQLEN] / 128, "blocks of h200_waves.csv");
-    }
+    if (measured_load(&t, NULL, "h200_waves", &x->alloc, &status))
+        for (size_t row = 0; row < t.row_count; row++) {
+            uint64_t v[SIZES];
+            named_counts(&t, row, names, SIZES, v, &status);
+            const double us = named_real(&t, row, "time_us", &status);
+            const char *kernel = named_text(&t, row, "kernel", &status), *order = named_text(&t, row, "order", &status);
+            if (!status_ok(&status)) break;
+            check_u64(&x->test, measured(kernel, order, v[HEADS], v[SEQLEN], v[HEAD_DIM]), (uint64_t)(100 * us + 0.5), "time of h200_waves.csv");
+            check_u64(&x->test, v[BLOCKS_COLUMN], v[BATCH] * v[HEADS] * v[SEQLEN] / 128, "blocks of h200_waves.csv");
+        }
     check_text(&x->test, status.text, "", "h200_waves.csv");
     check_u64(&x->test, t.row_count, 2 * sizeof h200_staircase / sizeof h200_staircase[0] + 3 * sizeof h200_orders / sizeof h200_orders[0],
               "rows");
@@ -694,19 +690,15 @@ static void test_stages(Context *x)
     static const char *const names[SIZES] = {"heads", "seqlen", "head_dim", "stages"};
     CsvTable t;
     Status status = {0};
-    size_t order, time, column[SIZES];
-    bool ok = csv_load(&t, TEST_DATA "/../hw_profiles/measured/h200_orders.csv", &x->alloc, &status) && csv_column(&t, "order", &order, &status) &&
-              csv_column(&t, "time_us", &time, &status);
-    for (int i = 0; i < SIZES; i++) ok = ok && csv_column(&t, names[i], &column[i], &status);
-    for (size_t row = 0; ok && row < t.row_count; row++) {
-        uint64_t v[SIZES];
-        double us = 0;
-        for (int i = 0; i < SIZES; i++) ok = ok && csv_count(&t, row, column[i], &v[i], &status);
-        ok = ok && csv_real(&t, row, time, &us, &status);
-        if (ok)
-            check_u64(&x->test, measured_with(v[STAGES], csv_text(&t, row, order), v[HEADS], v[SEQLEN], v[HEAD_DIM]), (uint64_t)(100 * us + 0.5),
-                      "time of h200_orders.csv");
-    }
+    if (measured_load(&t, NULL, "h200_orders", &x->alloc, &status))
+        for (size_t row = 0; row < t.row_count; row++) {
+            uint64_t v[SIZES];
+            named_counts(&t, row, names, SIZES, v, &status);
+            const double us = named_real(&t, row, "time_us", &status);
+            const char *order = named_text(&t, row, "order", &status);
+            if (!status_ok(&status)) break;
+            check_u64(&x->test, measured_with(v[STAGES], order, v[HEADS], v[SEQLEN], v[HEAD_DIM]), (uint64_t)(100 * us + 0.5), "time of h200_orders.csv");
+        }
     check_text(&x->test, status.text, "", "h200_orders.csv");
     check_u64(&x->test, t.row_count, 3 * H200_STAGES * H200_STAGE_ROWS, "rows of h200_orders.csv");
     csv_free(&t);

@@ -7,11 +7,11 @@
 /* label: unit */
 #include "test.h"
 
-#include "experiments/support/csv_table.h"
 #include "sim/checked.h"
 #include "sim/cost.h"
 #include "sim/launch_time.h"
 #include "sim/ops.h"
+#include "support/csv_named.h"
 
 #include <math.h>
 #include <string.h>
@@ -261,31 +261,6 @@ static void test_ideal(Context *x)
 
 /* ---- measured ---- */
 
-static bool load_measured(Context *x, const char *name, CsvTable *table)
-{
-    char path[300];
-    Status status = {0};
-    snprintf(path, sizeof path, "%s/../hw_profiles/measured/%s", TEST_DATA, name);
-    csv_load(table, path, &x->alloc, &status);
-    return !test_failed(&x->test, status_ok(&status));
-}
-
-static uint64_t measured_count(const CsvTable *table, size_t row, const char *name)
-{
-    Status status = {0};
-    size_t column = 0;
-    uint64_t value = 0;
-    if (csv_column(table, name, &column, &status)) csv_count(table, row, column, &value, &status);
-    return value;
-}
-
-static const char *measured_text(const CsvTable *table, size_t row, const char *name)
-{
-    Status status = {0};
-    size_t column;
-    return csv_column(table, name, &column, &status) ? csv_text(table, row, column) : "";
-}
-
 /* What looking at an mbarrier takes when the copy is there. */
 static void test_copy_wait(Context *x)
 {
@@ -293,13 +268,14 @@ static void test_copy_wait(Context *x)
     Profile h200;
     CsvTable table;
     profile_load("h200", &x->alloc, &h200, &status);
-    if (load_measured(x, "h200_barriers.csv", &table))
+    if (measured_load(&table, NULL, "h200_barriers", &x->alloc, &status))
         for (size_t i = 0; i < table.row_count; i++) {
-            if (strcmp(measured_text(&table, i, "name"), "mbarrier_wait") != 0 || measured_count(&table, i, "threads") != 128) continue;
+            if (strcmp(named_text(&table, i, "name", &status), "mbarrier_wait") != 0 || named_count(&table, i, "threads", &status) != 128) continue;
             const uint64_t cycles = copy_wait_cycles(&h200);
-            check_true(&x->test, measured_count(&table, i, "least_cycles") <= cycles && cycles <= measured_count(&table, i, "mean_cycles"),
+            check_true(&x->test, named_count(&table, i, "least_cycles", &status) <= cycles && cycles <= named_count(&table, i, "mean_cycles", &status),
                        "an mbarrier: 42 to 46 cycles");
         }
+    check_text(&x->test, status.text, "", "h200_barriers.csv");
     csv_free(&table);
 }
 
@@ -307,15 +283,16 @@ static void test_copy_wait(Context *x)
 static void test_companions(Context *x)
 {
     static const char *const softmax[] = {"FADD", "FMUL", "FMNMX", "MUFU", "F2FP"};
+    Status status = {0};
     CsvTable table;
-    if (load_measured(x, "h200_opcodes.csv", &table))
+    if (measured_load(&table, NULL, "h200_opcodes", &x->alloc, &status))
         for (uint64_t d = 64; d <= 128; d += 64) {
             uint64_t others = 0, products = 0;
             for (size_t i = 0; i < table.row_count; i++) {
-                const char *opcode = measured_text(&table, i, "opcode");
-                const uint64_t count = measured_count(&table, i, "warp_insts");
-                if (strcmp(measured_text(&table, i, "kernel"), "cudnn") != 0 || strcmp(measured_text(&table, i, "pass"), "fwd") != 0 ||
-                    measured_count(&table, i, "head_dim") != d)
+                const char *opcode = named_text(&table, i, "opcode", &status);
+                const uint64_t count = named_count(&table, i, "warp_insts", &status);
+                if (strcmp(named_text(&table, i, "kernel", &status), "cudnn") != 0 || strcmp(named_text(&table, i, "pass", &status), "fwd") != 0 ||
+                    named_count(&table, i, "head_dim", &status) != d)
                     continue;
                 bool arithmetic = false;
                 for (size_t k = 0; k < sizeof softmax / sizeof softmax[0]; k++) arithmetic = arithmetic || strcmp(opcode, softmax[k]) == 0;
@@ -324,6 +301,7 @@ static void test_companions(Context *x)
             }
             check_close(&x->test, (double)others / (double)max_u64(products, 1), 10, 0.1, "instructions that come with a wgmma");
         }
+    check_text(&x->test, status.text, "", "h200_opcodes.csv");
     csv_free(&table);
 }
 

@@ -15,12 +15,7 @@ typedef struct {
     Alloc alloc;
 } Context;
 
-static uint64_t sum(const uint64_t bytes[L2_OWNERS])
-{
-    uint64_t total = 0;
-    for (int i = 0; i < L2_OWNERS; i++) total += bytes[i];
-    return total;
-}
+static uint64_t sum(const uint64_t bytes[L2_OWNERS]) { return l2_sum(bytes, L2_OWNERS); }
 
 /* ---------------------------------------------------------------------------------------------------------------- tiles */
 

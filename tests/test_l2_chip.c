@@ -9,9 +9,9 @@
 #include "test.h"
 
 #include "algos/run.h"
-#include "experiments/support/csv_table.h"
 #include "sim/checked.h"
 #include "sim/l2_chip.h"
+#include "support/csv_named.h"
 
 #include <math.h>
 
@@ -21,12 +21,7 @@ typedef struct {
     Profile h200;
 } Context;
 
-static uint64_t sum(const uint64_t bytes[L2_OWNERS])
-{
-    uint64_t total = 0;
-    for (int i = 0; i < L2_OWNERS; i++) total += bytes[i];
-    return total;
-}
+static uint64_t sum(const uint64_t bytes[L2_OWNERS]) { return l2_sum(bytes, L2_OWNERS); }
 
 static uint64_t dirty(const L2Chip *chip)
 {
@@ -157,24 +152,9 @@ static void check_limits(Context *x)
         l2_chip_free(&chip);
     }
     x->alloc.fail_at = 0;
-    l2_chip_free(&chip);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ measured */
-
-static double number(const CsvTable *table, size_t row, const char *name, Status *status)
-{
-    size_t column;
-    double value = 0;
-    if (csv_column(table, name, &column, status)) csv_real(table, row, column, &value, status);
-    return value;
-}
-
-static const char *word(const CsvTable *table, size_t row, const char *name, Status *status)
-{
-    size_t column;
-    return csv_column(table, name, &column, status) ? csv_text(table, row, column) : "";
-}
 
 static void check_range(Context *x, const char *what, double low, double value, double high)
 {
@@ -189,8 +169,8 @@ static void check_within(Context *x, const char *what, double model, double chip
 /* All SMs in step: shared, every chunk is asked for from both sides; private, each SM's from one. */
 static void check_sweep(Context *x, const CsvTable *table, size_t row, Status *status)
 {
-    const char *kernel = word(table, row, "kernel", status);
-    const double footprint = number(table, row, "footprint_bytes", status), sweeps = number(table, row, "sweeps", status);
+    const char *kernel = named_text(table, row, "kernel", status);
+    const double footprint = named_real(table, row, "footprint_bytes", status), sweeps = named_real(table, row, "sweeps", status);
     const bool is_private = strcmp(kernel, "sweep-private") == 0, stores = strcmp(kernel, "store") == 0;
     const uint32_t chunks = (uint32_t)(footprint / L2_CHUNK_BYTES);
     char what[100];
@@ -202,7 +182,7 @@ static void check_sweep(Context *x, const CsvTable *table, size_t row, Status *s
             else for (uint32_t p = 0; p < 2; p++) l2_chip_access(&chip, c, p, L2_LOAD);
         }
     const double read = (double)sum(chip.traffic.read), held = (double)dirty(&chip);
-    const double read_by_chip = number(table, row, "dram_read_bytes", status), written = number(table, row, "dram_write_bytes", status);
+    const double read_by_chip = named_real(table, row, "dram_read_bytes", status), written = named_real(table, row, "dram_write_bytes", status);
     snprintf(what, sizeof what, "%s of %.0f bytes", kernel, footprint);
     if (stores) check_within(x, what, held, footprint - written, 0.08);
     else if (footprint < 31e6 || (is_private && footprint < 38e6)) check_within(x, what, read, read_by_chip, 0.01);
@@ -217,33 +197,33 @@ static void check_sweeps(Context *x)
 {
     Status status = {0};
     CsvTable table;
-    if (csv_load(&table, TEST_DATA "/../hw_profiles/measured/h200_l2.csv", &x->alloc, &status))
+    if (measured_load(&table, NULL, "h200_l2", &x->alloc, &status))
         for (size_t i = 0; i < table.row_count; i++)
-            if (number(&table, i, "footprint_bytes", &status) > 0) check_sweep(x, &table, i, &status);
+            if (named_real(&table, i, "footprint_bytes", &status) > 0) check_sweep(x, &table, i, &status);
     check_text(&x->test, status.text, "", "h200_l2.csv");
     csv_free(&table);
 }
 
 static void check_replay(Context *x, const CsvTable *table, size_t row, Status *status)
 {
-    const uint64_t heads = (uint64_t)number(table, row, "heads", status), words = (uint64_t)number(table, row, "words_per_step", status);
-    const uint64_t seqlen = (uint64_t)number(table, row, "seqlen", status), block_words = (uint64_t)number(table, row, "words_per_block", status);
-    AttentionShape shape = attention_shape(seqlen, (uint64_t)number(table, row, "head_dim", status));
+    const uint64_t heads = (uint64_t)named_real(table, row, "heads", status), words = (uint64_t)named_real(table, row, "words_per_step", status);
+    const uint64_t seqlen = (uint64_t)named_real(table, row, "seqlen", status), block_words = (uint64_t)named_real(table, row, "words_per_block", status);
+    AttentionShape shape = attention_shape(seqlen, (uint64_t)named_real(table, row, "head_dim", status));
     AttentionRun run = {0};
     enum { WORD_BYTES = 4 * 128 };                          /* of a block's threads */
     RunSetup setup = {.algorithm = &algorithm_fa2, .profile = &x->h200, .tiles = {128, 64}, .config = {.l2 = L2_SIMULATED, .l2_engine = L2_CHIP}};
     setup.config.l2_order.blocks_per_sm = 2;
     setup.config.l2_spill = (L2Spill){(uint32_t)(block_words * WORD_BYTES), (uint32_t)(words * WORD_BYTES)};
     shape.heads = shape.kv_heads = heads;
-    shape.mask = number(table, row, "causal", status) > 0 ? MASK_CAUSAL : MASK_NONE;
+    shape.mask = named_real(table, row, "causal", status) > 0 ? MASK_CAUSAL : MASK_NONE;
     if (attention_run_prepare(&run, &setup, &shape, &x->alloc, status)) {
-        run.attention.last_keys_first = number(table, row, "last_keys_first", status) > 0;
+        run.attention.last_keys_first = named_real(table, row, "last_keys_first", status) > 0;
         attention_run_forward(&run);
     }
     if (!status_ok(status)) return;
     const L2Outcome *l2 = &run.machine.launches[0].l2;
     const double read = (double)run.totals.hbm_read_bytes, written = (double)(l2->written_back_bytes + l2->spilled_bytes);
-    const double read_by_chip = number(table, row, "dram_read_bytes", status), written_by_chip = number(table, row, "dram_write_bytes", status);
+    const double read_by_chip = named_real(table, row, "dram_read_bytes", status), written_by_chip = named_real(table, row, "dram_write_bytes", status);
     const double once = 3.0 * (double)(heads * seqlen * shape.head_dim) * 2;
     char what[100];
     snprintf(what, sizeof what, "replay in line %zu: bytes read and written", row + 2);
@@ -260,7 +240,7 @@ static void check_replays(Context *x)
 {
     Status status = {0};
     CsvTable table;
-    if (csv_load(&table, TEST_DATA "/../hw_profiles/measured/h200_l2_replay.csv", &x->alloc, &status))
+    if (measured_load(&table, NULL, "h200_l2_replay", &x->alloc, &status))
         for (size_t i = 0; i < table.row_count; i++) check_replay(x, &table, i, &status);
     check_text(&x->test, status.text, "", "h200_l2_replay.csv");
     csv_free(&table);

@@ -108,13 +108,6 @@ static const struct {
     {"unbounded", "tmem_bytes_per_sm", PROFILE_UNLIMITED},
 };
 
-static const ProfileKey *key_named(const char *name)
-{
-    for (size_t k = 0; k < profile_key_count(); k++)
-        if (strcmp(profile_key(k)->name, name) == 0) return profile_key(k);
-    return NULL;
-}
-
 static void test_pinned_values(Test *t)
 {
     for (size_t k = 0; k < sizeof pinned / sizeof pinned[0]; k++) {
@@ -124,7 +117,7 @@ static void test_pinned_values(Test *t)
         char what[128];
         snprintf(what, sizeof what, "%s %s", pinned[k].chip, pinned[k].key);
         check_true(t, profile_load(pinned[k].chip, &alloc, &profile, &status), status.text);
-        const ProfileKey *key = key_named(pinned[k].key);
+        const ProfileKey *key = profile_key_named(pinned[k].key);
         check_true(t, key != NULL, what);
         if (key != NULL) check_u64(t, profile_value(&profile, key), pinned[k].value, what);
     }

@@ -17,11 +17,11 @@
 
 #include "algos/run.h"
 #include "experiments/support/h200_stores.h"
-#include "experiments/support/measured.h"
 #include "experiments/support/silicon_times.h"
 #include "sim/formats.h"
 #include "sim/math_functions.h"
 #include "sim/normal.h"
+#include "support/csv_named.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -598,20 +598,25 @@ static void test_decode_closed_form(Context *x)
 
 /* ---- half sectors: h200_half_sectors.csv ---- */
 
-enum { STORE_HEADS, STORE_SEQLEN, STORE_HEAD_DIM, STORE_BLOCKS, STORE_BYTES, STORE_COLUMNS };
+enum { STORE_HEADS, STORE_SEQLEN, STORE_HEAD_DIM, STORE_BLOCKS, STORE_BYTES, STORE_COUNTS };
+
+static bool read_stores(const CsvTable *t, size_t row, uint64_t v[STORE_COUNTS], Status *status)
+{
+    static const char *const names[STORE_COUNTS] = {"heads", "seqlen", "head_dim", "blocks", "l1_to_l2_write_bytes"};
+    named_counts(t, row, names, STORE_COUNTS, v, status);
+    return strcmp(named_text(t, row, "kernel", status), "dot") == 0;
+}
 
 /* The rows that h200_stores.h has its points from. */
-static bool is_of_a_point(const uint64_t v[STORE_COLUMNS]) { return v[STORE_SEQLEN] == 1024 && v[STORE_HEADS] != 16; }
+static bool is_of_a_point(const uint64_t v[STORE_COUNTS]) { return v[STORE_SEQLEN] == 1024 && v[STORE_HEADS] != 16; }
 
 /* The mean share of a number of blocks, in 1/1000: bytes beyond those stored, over those stored in halves. */
-static uint64_t mean_share(const CsvTable *t, size_t kernel, const size_t column[STORE_COLUMNS], bool dot, uint64_t blocks, Status *status)
+static uint64_t mean_share(const CsvTable *t, bool dot, uint64_t blocks, Status *status)
 {
     double sum = 0;
-    uint64_t rows = 0, v[STORE_COLUMNS];
+    uint64_t rows = 0, v[STORE_COUNTS];
     for (size_t row = 0; row < t->row_count; row++) {
-        for (int i = 0; i < STORE_COLUMNS; i++)
-            if (!csv_count(t, row, column[i], &v[i], status)) return 0;
-        if (v[STORE_BLOCKS] != blocks || !is_of_a_point(v) || (strcmp(csv_text(t, row, kernel), "dot") == 0) != dot) continue;
+        if (read_stores(t, row, v, status) != dot || v[STORE_BLOCKS] != blocks || !is_of_a_point(v)) continue;
         const uint64_t halves = v[STORE_HEADS] * v[STORE_SEQLEN] * v[STORE_HEAD_DIM] * (dot ? 4 : 2);
         const uint64_t whole = dot ? v[STORE_HEADS] * v[STORE_SEQLEN] * 4 : 0;
         sum += (double)(v[STORE_BYTES] - halves - whole) / (double)halves;
@@ -620,17 +625,15 @@ static uint64_t mean_share(const CsvTable *t, size_t kernel, const size_t column
     return rows == 0 ? 0 : (uint64_t)(1000 * sum / (double)rows + 0.5);
 }
 
-static void check_point(Context *x, const CsvTable *t, size_t kernel, const size_t column[STORE_COLUMNS], bool dot, const H200HalfSectors *point)
+static void check_point(Context *x, const CsvTable *t, bool dot, const H200HalfSectors *point, Status *status)
 {
     char what[80];
-    Status status = {0};
     snprintf(what, sizeof what, "h200_stores.h: %s, %" PRIu64 " blocks", dot ? "dot" : "convert", point->blocks);
-    check_u64(&x->test, point->twice, mean_share(t, kernel, column, dot, point->blocks, &status), what);
-    check_text(&x->test, status.text, "", what);
+    check_u64(&x->test, point->twice, mean_share(t, dot, point->blocks, status), what);
 }
 
 /* What the formula says of shapes that no point is from, up to 16,384 rows. */
-static void check_other_shape(Context *x, const uint64_t v[STORE_COLUMNS], bool dot)
+static void check_other_shape(Context *x, const uint64_t v[STORE_COUNTS], bool dot)
 {
     char what[120];
     uint64_t n[SILICON_COUNTERS] = {0};
@@ -646,19 +649,18 @@ static void check_other_shape(Context *x, const uint64_t v[STORE_COLUMNS], bool 
 
 static void test_half_sectors(Context *x)
 {
-    static const char *const names[STORE_COLUMNS] = {"heads", "seqlen", "head_dim", "blocks", "l1_to_l2_write_bytes"};
     CsvTable t;
     Status status = {0};
-    size_t kernel, column[STORE_COLUMNS], others = 0;
-    uint64_t v[STORE_COLUMNS];
-    bool ok = csv_load(&t, TEST_DATA "/../hw_profiles/measured/h200_half_sectors.csv", &x->alloc, &status) && csv_column(&t, "kernel", &kernel, &status);
-    for (int i = 0; i < STORE_COLUMNS; i++) ok = ok && csv_column(&t, names[i], &column[i], &status);
-    for (size_t i = 0; ok && i < H200_DOT_POINTS; i++) check_point(x, &t, kernel, column, true, &h200_half_sectors_dot[i]);
-    for (size_t i = 0; ok && i < H200_CONVERT_POINTS; i++) check_point(x, &t, kernel, column, false, &h200_half_sectors_convert[i]);
+    size_t others = 0;
+    uint64_t v[STORE_COUNTS];
+    const bool ok = measured_load(&t, NULL, "h200_half_sectors", &x->alloc, &status);
+    for (size_t i = 0; ok && i < H200_DOT_POINTS; i++) check_point(x, &t, true, &h200_half_sectors_dot[i], &status);
+    for (size_t i = 0; ok && i < H200_CONVERT_POINTS; i++) check_point(x, &t, false, &h200_half_sectors_convert[i], &status);
     for (size_t row = 0; ok && row < t.row_count; row++) {
-        for (int i = 0; i < STORE_COLUMNS; i++) ok = ok && csv_count(&t, row, column[i], &v[i], &status);
-        if (!ok || is_of_a_point(v)) continue;
-        check_other_shape(x, v, strcmp(csv_text(&t, row, kernel), "dot") == 0);
+        const bool dot = read_stores(&t, row, v, &status);
+        if (!status_ok(&status)) break;
+        if (is_of_a_point(v)) continue;
+        check_other_shape(x, v, dot);
         others++;
     }
     check_text(&x->test, status.text, "", "h200_half_sectors.csv");

@@ -9,9 +9,9 @@
 #include "test.h"
 
 #include "algos/run.h"
-#include "experiments/support/csv_table.h"
 #include "experiments/support/h200_dram.h"
 #include "experiments/support/silicon_rows.h"
+#include "support/csv_named.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -287,15 +287,15 @@ static void check_passes_file(Context *x)
     static const char *const names[PASS_COUNTS] = {"heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "dram_read_bytes", "dram_write_bytes"};
     CsvTable t;
     Status status = {0};
-    size_t kernel, launch, passes, column[PASS_COUNTS];
-    bool ok = csv_load(&t, TEST_DATA "/../hw_profiles/measured/h200_passes.csv", &x->alloc, &status) && csv_column(&t, "kernel", &kernel, &status) &&
-              csv_column(&t, "launch", &launch, &status) && csv_column(&t, "passes", &passes, &status);
-    for (int i = 0; i < PASS_COUNTS; i++) ok = ok && csv_column(&t, names[i], &column[i], &status);
-    for (size_t row = 0; ok && row < t.row_count; row++) {
-        uint64_t v[PASS_COUNTS];
-        for (int i = 0; i < PASS_COUNTS; i++) ok = ok && csv_count(&t, row, column[i], &v[i], &status);
-        if (ok) check_passes(x, v, csv_text(&t, row, kernel), csv_text(&t, row, launch), strcmp(csv_text(&t, row, passes), "several") == 0);
-    }
+    if (measured_load(&t, NULL, "h200_passes", &x->alloc, &status))
+        for (size_t row = 0; row < t.row_count; row++) {
+            uint64_t v[PASS_COUNTS];
+            named_counts(&t, row, names, PASS_COUNTS, v, &status);
+            const char *kernel = named_text(&t, row, "kernel", &status), *launch = named_text(&t, row, "launch", &status);
+            const bool several = strcmp(named_text(&t, row, "passes", &status), "several") == 0;
+            if (!status_ok(&status)) break;
+            check_passes(x, v, kernel, launch, several);
+        }
     check_text(&x->test, status.text, "", "h200_passes.csv");
     check_u64(&x->test, t.row_count, 46, "rows of h200_passes.csv");
     csv_free(&t);

@@ -140,14 +140,22 @@ static bool cannot(const Work *w, const char *why)
 /* One matrix of the queries' size, in bytes. */
 static uint64_t query_bytes(const Work *w) { return times(w, times3(w, w->heads, w->Nq, w->d), ELEMENT); }
 
-/* One query: flash and cudnn make the query heads of a K/V head the rows of a tile, and drop the mask, which hides nothing. */
+AttentionShape silicon_packed(const AttentionShape *shape)
+{
+    AttentionShape packed = *shape;
+    if (shape->seqlen_q != 1 || shape->heads == 0 || shape->kv_heads == 0) return packed;
+    packed.seqlen_q = shape->heads / shape->kv_heads;
+    packed.heads = shape->kv_heads;
+    packed.mask = MASK_NONE;
+    return packed;
+}
+
 static void pack_group(Work *w)
 {
-    if (w->Nq != 1 || w->shape->heads == 0) return;
-    w->masked = false;
-    const uint64_t group = w->shape->heads / w->shape->kv_heads;
-    w->heads /= group;
-    w->Nq = group;
+    const AttentionShape packed = silicon_packed(w->shape);
+    w->masked = packed.mask != MASK_NONE;
+    w->heads = times(w, packed.batch, packed.heads);
+    w->Nq = packed.seqlen_q;
 }
 
 /* The tiles that a kernel executes. */

@@ -72,6 +72,9 @@ typedef struct {
 bool silicon_counts(const SiliconKernel *kernel, const SiliconLaunch *launch, const Profile *chip, SiliconCounts *counts, const char **why,
                     Status *status);
 
+/* One query: flash and cudnn make the query heads of a K/V head the rows of a tile, and drop the mask, which hides nothing. Any other shape is left. */
+AttentionShape silicon_packed(const AttentionShape *shape);
+
 /* The first _AxBxC_ of a kernel's name, or _AxB_ with C NULL; false when it has none. */
 bool silicon_tile_in_name(const char *name, uint64_t *A, uint64_t *B, uint64_t *C);
 

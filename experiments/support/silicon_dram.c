@@ -90,22 +90,11 @@ static L2Spill spill_of(const Stand *stand, const AttentionShape *shape, TileSiz
     return (L2Spill){.block_bytes = (uint32_t)(words.block * word), .step_bytes = (uint32_t)(words.tile * word)};
 }
 
-/* Decoding kernels make the query heads of a K/V head the rows of a tile. */
-static void pack_group(AttentionShape *shape)
-{
-    if (shape->seqlen_q != 1 || shape->kv_heads == 0) return;
-    shape->seqlen_q = shape->heads / shape->kv_heads;
-    shape->heads = shape->kv_heads;
-    shape->mask = MASK_NONE;
-}
-
 /* One pass under one model of L2. */
 static bool run_pass(AttentionRun *run, const Stand *stand, const DramProblem *problem, L2Model l2, const Profile *h200, Alloc *alloc,
                      Status *status)
 {
-    AttentionShape packed = problem->shape;
-    const AttentionShape *shape = &packed;
-    if (stand->launch == DRAM_DECODE) pack_group(&packed);
+    const AttentionShape packed = silicon_packed(&problem->shape), *shape = stand->launch == DRAM_DECODE ? &packed : &problem->shape;
     const bool narrow = shape->head_dim <= 64, backward = stand->launch >= DRAM_DOT && stand->launch <= DRAM_CONVERT;
     TileSize tiles = narrow ? (TileSize){stand->narrow_Br, stand->narrow_Bc} : (TileSize){stand->wide_Br, stand->wide_Bc};
     if (problem->tile_rows > 0) tiles.Br = problem->tile_rows;

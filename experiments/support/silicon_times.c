@@ -86,14 +86,6 @@ static void add_launches(SiliconTime *row, const Stand *stand, const AttentionRu
  * heads of the group as rows. */
 static const Stand unsplit = {.kernel = "flash_decode", .pass = "fwd", .algorithm = &algorithm_fa2, .launch = -1};
 
-static AttentionShape reshaped(const AttentionShape *shape)
-{
-    AttentionShape packed = *shape;
-    packed.seqlen_q = shape->heads / shape->kv_heads;
-    packed.heads = shape->kv_heads;
-    return packed;
-}
-
 static bool walk(SiliconTime *row, const Stand *stand, const AttentionShape *shape, const Profile *chip, Alloc *alloc, Status *status)
 {
     AttentionRun run;
@@ -103,7 +95,7 @@ static bool walk(SiliconTime *row, const Stand *stand, const AttentionShape *sha
     bool ok = attention_run_prepare(&run, &setup, shape, alloc, status);
     if (stand->algorithm == &algorithm_decode) ok = ok && attention_run_set_decode(&run, (DecodeOptions){0});
     if (ok && stand->algorithm == &algorithm_decode && run.problem.splits <= 1 && shape->seqlen_q == 1) {
-        const AttentionShape packed = reshaped(shape);
+        const AttentionShape packed = silicon_packed(shape);
         attention_run_free(&run);
         return walk(row, &unsplit, &packed, chip, alloc, status);
     }
