@@ -325,7 +325,7 @@ static void define_chunks(Simulation *s, uint64_t slots)
         l2_chip_define(&s->chip, (uint32_t)(s->chunks + c), L2_CHUNK_BYTES, L2_REGISTERS);
     for (uint64_t c = s->chip.chunk_count - s->earlier; c < s->chip.chunk_count; c++) {
         l2_chip_define(&s->chip, (uint32_t)c, L2_CHUNK_BYTES, L2_EARLIER);
-        l2_chip_access(&s->chip, (uint32_t)c, 0, L2_STORE);
+        l2_chip_store_before(&s->chip, (uint32_t)c);
     }
 }
 

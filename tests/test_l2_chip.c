@@ -4,6 +4,7 @@
  *   sweeps        hw_profiles/measured/h200_l2.csv: buffers swept by all SMs, each by its own SM, and stored
  *   replays       h200_l2_replay.csv: the loads and stores of FlashAttention-2's forward kernel without its arithmetic, so nothing but the order
  *                 of accesses and the cache decides; with and without spilled registers
+ *   stores        h200_l2_stores.csv: loads, stores and additions of whole buffers, one after another or mixed
  */
 /* label: unit, property */
 #include "test.h"
@@ -14,6 +15,7 @@
 #include "support/csv_named.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct {
     Test test;
@@ -60,12 +62,12 @@ static void check_one_set(Context *x)
     l2_chip_free(&chip);
 
     chip = chip_of(x, 1, 1, 64, 0);
-    read_chunks(&chip, 0, 40, 0);
-    check_u64(t, read_chunks(&chip, 24, 40, 0), 0, "of a stream the last ones stay: first in, first out");
-    check_u64(t, read_chunks(&chip, 20, 24, 0), 4, "and no others");
+    read_chunks(&chip, 0, 60, 0);
+    check_u64(t, read_chunks(&chip, 60 - 2 * L2_AGE_STEP, 60, 0), 0, "of a stream the last ones stay");
+    check_u64(t, read_chunks(&chip, 0, 20, 0), 20, "and the first ones do not");
     l2_chip_free(&chip);
 
-    /* 0 and 1 are used again and again. What was used in the last five fills is all alike; anything older goes first. */
+    /* 0 and 1 are used again and again. What was used in the last few fills is all alike; anything older goes first. */
     chip = chip_of(x, 1, 1, 64, 0);
     uint64_t again = 0;
     for (uint32_t c = 2; c < 60; c++) {
@@ -110,13 +112,31 @@ static void check_partitions(Context *x)
     chip = chip_of(x, 4, 2, 256, 0);                        /* room for 64 each */
     for (uint32_t c = 0; c < 256; c++) l2_chip_access(&chip, c, 0, L2_STORE);
     check_u64(t, sum(chip.traffic.read), 0, "a store of a whole chunk reads nothing");
-    check_u64(t, dirty(&chip), 64 * L2_CHUNK_BYTES, "half of the cache is dirty: the other half is copies");
-    check_u64(t, sum(chip.traffic.written), 192 * L2_CHUNK_BYTES, "the rest was written back");
-    for (uint32_t c = 192; c < 256; c++) l2_chip_access(&chip, c, 1, L2_ADD);
+    check_u64(t, sum(chip.traffic.written) + dirty(&chip), 256 * L2_CHUNK_BYTES, "what is not dirty was written back");
+    check_true(t, dirty(&chip) <= 8 * L2_DIRTY_WAYS * L2_CHUNK_BYTES, "at most half of the cache is dirty");
+    check_true(t, dirty(&chip) >= 8 * (L2_DIRTY_WAYS + 1 - L2_CLEANED) * L2_CHUNK_BYTES, "and nearly that");
+    for (uint32_t c = 240; c < 256; c++) l2_chip_access(&chip, c, 1, L2_ADD);
     check_u64(t, sum(chip.traffic.read), 0, "an addition finds the old value");
-    check_u64(t, dirty(&chip), 64 * L2_CHUNK_BYTES, "and leaves it as dirty as it was");
     l2_chip_access(&chip, 0, 0, L2_ADD);
     check_u64(t, sum(chip.traffic.read), L2_CHUNK_BYTES, "or reads it");
+    l2_chip_free(&chip);
+}
+
+/* One partition, one set: the ninth dirty chunk has the two oldest written back. They stay. */
+static void check_write_back(Context *x)
+{
+    L2Chip chip = chip_of(x, 1, 1, 64, 0);
+    Test *t = &x->test;
+    for (uint32_t c = 0; c < L2_DIRTY_WAYS; c++) l2_chip_access(&chip, c, 0, L2_STORE);
+    l2_chip_access(&chip, 0, 0, L2_LOAD);
+    check_u64(t, dirty(&chip), L2_DIRTY_WAYS * L2_CHUNK_BYTES, "half of the ways may be dirty");
+    check_u64(t, sum(chip.traffic.written), 0, "nothing was written back");
+    l2_chip_access(&chip, L2_DIRTY_WAYS, 0, L2_STORE);
+    check_u64(t, sum(chip.traffic.written), L2_CLEANED * L2_CHUNK_BYTES, "one more, and the oldest were");
+    check_u64(t, chip.chunks[1].dirty_bytes + chip.chunks[2].dirty_bytes, 0, "not the one that was used since");
+    check_u64(t, read_chunks(&chip, 0, L2_DIRTY_WAYS + 1, 0), 0, "all are still there");
+    l2_chip_access(&chip, 1, 0, L2_STORE);
+    check_u64(t, dirty(&chip), L2_DIRTY_WAYS * L2_CHUNK_BYTES, "what was written back is dirty again when it is stored again");
     l2_chip_free(&chip);
 }
 
@@ -135,6 +155,18 @@ static void check_parts(Context *x)
     for (uint32_t part = 0; part < 8; part++) l2_chip_access_part(&chip, 0, part, 512, 0, L2_ADD);
     check_u64(t, sum(chip.traffic.read) - before, 8 * 512, "then all of it is gone");
     check_u64(t, dirty(&chip), 8 * 512, "and dirty again");
+    for (uint32_t c = 40; c < 40 + L2_DIRTY_WAYS; c++) l2_chip_access(&chip, c, 0, L2_STORE);
+    check_true(t, chip.chunks[0].dirty_bytes == 0, "written back, for many others are dirty");
+    const uint64_t reads = sum(chip.traffic.read);
+    l2_chip_access_part(&chip, 0, 3, 512, 0, L2_ADD);
+    check_u64(t, sum(chip.traffic.read) - reads, 0, "it was still there");
+    check_u64(t, chip.chunks[0].dirty_bytes, 512, "and of it one part is dirty");
+    l2_chip_free(&chip);
+
+    chip = chip_of(x, 1, 1, 64, 0);
+    l2_chip_define(&chip, 0, 0, 0);
+    l2_chip_access(&chip, 0, 0, L2_STORE);
+    check_u64(t, read_chunks(&chip, 1, 1 + L2_WAYS, 0) + read_chunks(&chip, 1, 1 + L2_WAYS, 0), L2_WAYS, "an empty chunk takes no room");
     l2_chip_free(&chip);
 }
 
@@ -144,7 +176,7 @@ static void check_limits(Context *x)
     L2Chip chip;
     check_true(&x->test, !l2_chip_init(&chip, UINT32_MAX, 0, 1, 1, &x->alloc, &status) && status.code == STATUS_INFEASIBLE, "too many chunks");
     l2_chip_free(&chip);
-    for (uint64_t at = 1; at <= 6; at++) {
+    for (uint64_t at = 1; at <= 7; at++) {
         x->alloc.requests = 0;
         x->alloc.fail_at = at;
         status = (Status){0};
@@ -230,9 +262,7 @@ static void check_replay(Context *x, const CsvTable *table, size_t row, Status *
     /* 4 heads of 65,536: what is in use at the same time exceeds a partition, and on the chip SMs that wait for HBM fall back into step. */
     const double cliff = seqlen == 65536 ? 0.4 : 0.3;
     check_within(x, what, read, read_by_chip, fmin(read, read_by_chip) < 1.03 * once ? 0.03 : cliff);
-    /* Where much is read again, the model also drops registers that are in use. */
-    if (words > 0) check_range(x, what, 0.97 * written_by_chip, written, 1.5 * written_by_chip);
-    else check_within(x, what, written, written_by_chip, 0.08);
+    check_within(x, what, written, written_by_chip, words > 0 ? 0.15 : 0.09);
     attention_run_free(&run);
 }
 
@@ -246,17 +276,77 @@ static void check_replays(Context *x)
     csv_free(&table);
 }
 
+/* ---- h200_l2_stores.csv ---- */
+
+enum { PHASES = 3, BUFFER_CHUNKS = 1 << 16, SMS = 132, CHUNKS_A_TURN = 4 };
+
+typedef struct {
+    const char *what;
+    uint64_t bytes;
+    uint64_t loads, stores;             /* of "mix": chunks a turn */
+} Phase;
+
+/* 132 SMs in step take four chunks a turn each, in order. A phase has a buffer of its own, or again the first one's. */
+static void run_phase(L2Chip *chip, const Phase *phase, uint32_t number)
+{
+    const bool again = strstr(phase->what, "-first") != NULL, mix = strcmp(phase->what, "mix") == 0;
+    const uint32_t first = again ? 0 : number * BUFFER_CHUNKS, shift = strstr(phase->what, "-elsewhere") != NULL ? 1 : 0;
+    const L2Access access = strncmp(phase->what, "load", 4) == 0 ? L2_LOAD : strncmp(phase->what, "add", 3) == 0 ? L2_ADD : L2_STORE;
+    const uint64_t loads = mix ? phase->loads : 0, stores = mix ? phase->stores : 1, turns = phase->bytes / L2_CHUNK_BYTES / (loads + stores);
+    for (uint64_t turn = 0; turn < turns; turn++) {
+        const uint32_t partition = (uint32_t)(turn / CHUNKS_A_TURN % SMS + shift) % 2;
+        for (uint64_t i = 0; i < loads; i++) l2_chip_access(chip, (uint32_t)(BUFFER_CHUNKS + turn * loads + i), partition, L2_LOAD);
+        for (uint64_t i = 0; i < stores; i++) l2_chip_access(chip, first + (uint32_t)(turn * stores + i), partition, access);
+    }
+}
+
+static void check_stores(Context *x)
+{
+    static const char *const names[PHASES][2] = {{"first", "first_bytes"}, {"second", "second_bytes"}, {"third", "third_bytes"}};
+    Status status = {0};
+    CsvTable t;
+    double read_error = 0, write_error = 0;
+    const uint32_t sets = (uint32_t)(x->h200.l2_bytes_per_chip / x->h200.l2_partitions / (L2_CHUNK_BYTES * L2_WAYS));
+    measured_load(&t, NULL, "h200_l2_stores", &x->alloc, &status);
+    for (size_t row = 0; status_ok(&status) && row < t.row_count; row++) {
+        L2Chip chip = chip_of(x, sets, 2, PHASES * BUFFER_CHUNKS, 0);
+        double handled = 0;
+        for (uint32_t p = 0; p < PHASES; p++) {
+            const Phase phase = {named_text(&t, row, names[p][0], &status), named_count(&t, row, names[p][1], &status),
+                                 named_count(&t, row, "loads", &status), named_count(&t, row, "stores", &status)};
+            if (phase.bytes > 0) run_phase(&chip, &phase, p);
+            handled += (double)phase.bytes;
+        }
+        const double read = (double)sum(chip.traffic.read), written = (double)sum(chip.traffic.written);
+        const double read_by_chip = named_real(&t, row, "dram_read_bytes", &status), written_by_chip = named_real(&t, row, "dram_write_bytes", &status);
+        char what[100];
+        snprintf(what, sizeof what, "h200_l2_stores.csv, line %zu: bytes read and written", row + 2);
+        check_range(x, what, read_by_chip - handled / 6.0, read, read_by_chip + handled / 6.0);
+        check_range(x, what, written_by_chip - handled / 6.0, written, written_by_chip + handled / 6.0);
+        read_error += fabs(read - read_by_chip) / (double)t.row_count;
+        write_error += fabs(written - written_by_chip) / (double)t.row_count;
+        l2_chip_free(&chip);
+    }
+    check_text(&x->test, status.text, "", "h200_l2_stores.csv");
+    check_u64(&x->test, t.row_count, 135, "rows of h200_l2_stores.csv");
+    check_range(x, "mean error of the bytes read", 0, read_error, 0.8e6);
+    check_range(x, "mean error of the bytes written", 0, write_error, 1.6e6);
+    csv_free(&t);
+}
+
 int main(void)
 {
     Context x = {0};
     Status status = {0};
     check_one_set(&x);
     check_partitions(&x);
+    check_write_back(&x);
     check_parts(&x);
     check_limits(&x);
     check_true(&x.test, profile_load("h200", &x.alloc, &x.h200, &status), "h200");
     check_sweeps(&x);
     check_replays(&x);
+    check_stores(&x);
     check_u64(&x.test, x.alloc.live_bytes, 0, "bytes still allocated at the end");
     return test_end(&x.test, "l2_chip");
 }

@@ -103,8 +103,9 @@ const SiliconCalibration silicon_calibrations[] = {
     {"cudnn's split kernel, a block", "1,210 wavefronts to merge four warps; d = 64: 605, 84 a tile", "N = 32,768; h200_counters_decode"},
     {"the same, when the keys are not split", "XU 5", "h200_counters_decode"},
     {"constants set on the tensor pipe, a warp, d = 64 and 128", "copy 6, 6; D 0, 1; convert 2, 1; softmax 1, 1", "tensor, N = 1,024"},
-    {"constants of softmax where a block has a row", "1 a division more", "tensor, N = 8,192"},
-    {"which side of its tile std_pv's instructions split", "coopB: 128 rows or more, else columns", "its tensor instructions"},
+    {"constants of softmax, a warp of a block with e elements a thread", "e + 1; e = 3: 1; e > 9: e + 3, 7e/8 + 1", "tensor, N = 2,304 to 32,768"},
+    {"integer divisions of softmax, rows past 48 KiB", "6 a warp", "the same"},
+    {"which side of its tile std_pv's instructions split", "the shorter; coopB half of it, if >= 64", "its tensor instructions"},
 };
 const size_t silicon_calibration_count = sizeof silicon_calibrations / sizeof silicon_calibrations[0];
 
@@ -619,14 +620,20 @@ static bool cudnn_reduction(Work *w)
 
 /* ----------------------------------------------------------------------------------------------------- standard attention */
 
-/* A product of cuBLAS: C = A B in output tiles of `rows` x `cols`, inner dimension K. The instructions are 64 x n x 16; n is the shorter
- * side of the tile, or half a side where two warpgroups share it (coopB: the rows if there are 128, else the columns). Each reads 64 rows of one
- * operand and n of the other. */
+/* n of the 64 x n x 16 instructions of a tile M x N. It lies along the shorter side, so that 64 goes into the longer one; where two warpgroups share it
+ * (coopB), along half of it, or half of the longer side when that is less than 64. */
+static uint64_t cublas_n(const char *name, uint64_t M, uint64_t N)
+{
+    const uint64_t shorter = min_u64(M, N), longer = max_u64(M, N);
+    if (strstr(name, "coopB") != NULL) return shorter >= 128 ? shorter / 2 : longer / 2;
+    return longer % 64 == 0 ? shorter : longer;
+}
+
+/* A product of cuBLAS: C = A B in output tiles of M x N, inner dimension K. An instruction reads 64 rows of one operand and n of the other. */
 static void cublas_product(const Work *w, uint64_t tiles, uint64_t M, uint64_t N, uint64_t K, uint64_t flops)
 {
     const char *name = w->launch->launch;
-    const bool coop_b = strstr(name, "coopB") != NULL;
-    const uint64_t n = !coop_b ? min_u64(M, N) : M >= 128 ? M / 2 : N / 2, steps = ceil_div(K, 64);
+    const uint64_t n = cublas_n(name, M, N), steps = ceil_div(K, 64);
     const uint64_t instructions = ceil_div(M * N, 64 * max_u64(n, 1)), barriers = strstr(name, "coop") != NULL ? 12 : 5;
     count(w, SILICON_L2_READ, times3(w, tiles, M + N, K * ELEMENT));
     count(w, SILICON_SMEM, times3(w, tiles, steps, instructions * wavefronts(w, (64 + n) * 64 * ELEMENT) + barriers));
@@ -715,7 +722,9 @@ static double slow_division_share(uint64_t N, uint64_t d)
     return sum / weights;
 }
 
-enum { SOFTMAX_WARP = 2048 };   /* keys of a row that PyTorch gives to one warp */
+/* Keys of a row that PyTorch gives to one warp; to a block of 1,024 threads that keep it in registers; in shared memory, 48 KiB less 128 bytes. */
+enum { SOFTMAX_WARP = 2048, SOFTMAX_BLOCK = 1024, SOFTMAX_REGISTERS = 9 * SOFTMAX_BLOCK, SOFTMAX_SHARED = (48 * 1024 - 128) / 2 };
+enum { LONG_ROW_DIVISIONS = 6 };        /* integer divisions of a warp, rows longer than that */
 
 static uint64_t next_power_of_two(uint64_t n)
 {
@@ -724,20 +733,30 @@ static uint64_t next_power_of_two(uint64_t n)
     return power;
 }
 
+/* Constants that a warp sets on the tensor pipe, for blocks with so many keys a thread: one, and one an element but for what the compiler of that kernel
+ * found (h200_counters_more). Those with 5 or 6 elements set none in the slow path of a division either. */
+static uint64_t softmax_constants(uint64_t Nk)
+{
+    const uint64_t elements = ceil_div(Nk, SOFTMAX_BLOCK);
+    if (Nk <= SOFTMAX_WARP || elements == 3) return 1;
+    if (Nk <= SOFTMAX_REGISTERS) return 1 + elements;
+    return Nk < SOFTMAX_SHARED ? 3 + elements : 1 + 7 * elements / 8;
+}
+
 /* Rows stay on chip, up to 2,048 keys in the registers of one warp, beyond with a block: S read once. Per element e^(S - m) for the sum and
  * again for P, and the reciprocal of a division; a block's kernel needs one XU instruction more. A warp's sum runs to the next power of two. */
 static bool standard_softmax(Work *w)
 {
-    const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk), instructions = elements / WARP;
+    const uint64_t elements = times3(w, w->heads, w->Nq, w->Nk), instructions = elements / WARP, a_thread = ceil_div(w->Nk, SOFTMAX_BLOCK);
     count(w, SILICON_L2_READ, times(w, elements, ELEMENT));
     count(w, SILICON_L2_WRITE, times(w, elements, ELEMENT));
     const uint64_t slow = w->Nk > 0 ? (uint64_t)(slow_division_share(w->Nk, w->d) * (double)instructions) : 0;  /* an expectation */
     if (w->Nk > SOFTMAX_WARP) count(w, SILICON_XU, times(w, instructions, 4));
     else count(w, SILICON_XU, 2 * instructions + times3(w, w->heads, w->Nq, next_power_of_two(w->Nk)) / WARP);
+    if (w->Nk >= SOFTMAX_SHARED) count(w, SILICON_XU, times(w, warps_of(w), LONG_ROW_DIVISIONS));
     count(w, SILICON_XU, slow);
-    constant_moves(w, warps_of(w));
-    constant_moves(w, slow);
-    if (w->Nk > SOFTMAX_WARP) constant_moves(w, instructions);
+    constant_moves(w, times(w, warps_of(w), softmax_constants(w->Nk)));
+    if (a_thread != 5 && a_thread != 6) constant_moves(w, slow);
     return true;
 }
 
@@ -752,8 +771,8 @@ struct SiliconKernel {
 
 static const char no_tile[] = "no tile in shared memory: the counter shows shuffles and stores";
 static const char unknown_to_l2[] = "the simulated L2 has no kernel for it";
-static const char other_order[] = "cuBLAS takes its tiles in another order than the model";
-static const char kept[] = "of what a short kernel stores L2 keeps more than the model";
+static const char edge[] = "what is in use nearly fills L2: the chip reads it once, the model a little of it again, or the other way round";
+static const char stand_in[] = "FlashAttention-2's kernel stands for it";
 static const char stored_otherwise[] = "blocks of a long launch end one by one: more of O is written back than the first wave's";
 static const char private_data[] = "K and V that only just fill L2: more of what was dirty before leaves than in the model";
 static const char few_rows[] = "rows that do not fill a block: what its idle threads do is not counted right";
@@ -762,26 +781,25 @@ static const char not_split[] = "keys that are not split: what its barriers poll
 #define NO_DRAM [SILICON_DRAM_READ] = unknown_to_l2, [SILICON_DRAM_WRITE] = unknown_to_l2
 
 static const SiliconKernel kernels[] = {
-    {"flash", "fwd", "flash_fwd_kernel", "forward", flash_forward, .any_head_dim = false},
+    {"flash", "fwd", "flash_fwd_kernel", "forward", flash_forward, .any_head_dim = false, .known_miss = {[SILICON_DRAM_READ] = edge}},
     {"flash", "fwd", "flash_fwd_splitkv_kernel", "split", flash_split, .any_head_dim = false,
      .known_miss = {[SILICON_DRAM_WRITE] = private_data, [SILICON_L2_WRITE] = two_tiles}},
     {"flash", "fwd", "flash_fwd_splitkv_combine_kernel", "combine", flash_combine, .any_head_dim = false, .left_out = {NO_DRAM},
      .known_miss = {[SILICON_L2_WRITE] = few_rows, [SILICON_SMEM] = few_rows, [SILICON_XU] = few_rows}},
     {"flash", "bwd", "::elementwise_kernel", "copy", flash_copy, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile, NO_DRAM}},
-    {"flash", "bwd", "flash_bwd_dot_do_o_kernel", "D", flash_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile},
-     .known_miss = {[SILICON_DRAM_WRITE] = kept}},
+    {"flash", "bwd", "flash_bwd_dot_do_o_kernel", "D", flash_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
     {"flash", "bwd", "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "gradients", flash_gradients, .any_head_dim = false},
-    {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = kept}},
+    {"flash", "bwd", "flash_bwd_convert_dq_kernel", "convert", flash_convert, .any_head_dim = true},
     {"cudnn", "fwd", "flash_fprop_wgmma", "forward", cudnn_forward, .any_head_dim = false},
     {"cudnn", "fwd", "flash_fprop_wmma", "split", cudnn_split, .any_head_dim = false,
      .known_miss = {[SILICON_SMEM] = not_split, [SILICON_DRAM_WRITE] = private_data}},
     {"cudnn", "fwd", "lean_reduction_kernel", "combine", cudnn_reduction, .any_head_dim = false, .left_out = {NO_DRAM}},
     {"cudnn", "bwd", "compute_dot_do_o", "D", cudnn_dot, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
-    {"cudnn", "bwd", "flash_bprop_wgmma", "gradients", cudnn_gradients, .any_head_dim = false},
+    {"cudnn", "bwd", "flash_bprop_wgmma", "gradients", cudnn_gradients, .any_head_dim = false,
+     .known_miss = {[SILICON_DRAM_READ] = stand_in}},
     {"cudnn", "bwd", "convert_dq_to_16bits", "convert", cudnn_convert, .any_head_dim = true,
      .left_out = {[SILICON_SMEM] = no_tile}},
-    {"std_qk", "fwd", "nvjet_", "S = Q K^T", standard_scores, .any_head_dim = true,
-     .known_miss = {[SILICON_DRAM_READ] = other_order}},
+    {"std_qk", "fwd", "nvjet_", "S = Q K^T", standard_scores, .any_head_dim = true},
     {"std_softmax", "fwd", "", "P = softmax S", standard_softmax, .any_head_dim = true, .left_out = {[SILICON_SMEM] = no_tile}},
     {"std_pv", "fwd", "nvjet_", "O = P V", standard_output, .any_head_dim = true, .known_miss = {[SILICON_DRAM_WRITE] = stored_otherwise}},
 };

@@ -1,6 +1,7 @@
 /* silicon_dram.c - see silicon_dram.h. */
 #include "silicon_dram.h"
 
+#include "cublas_scores.h"
 #include "silicon_counts.h"
 
 #include "algos/run.h"
@@ -33,7 +34,7 @@ static const Stand stands[] = {
     {DRAM_CUDNN, DRAM_DOT, &algorithm_fa2, "fa2_bwd_dot", 64, 128, 128, 128, 0},
     {DRAM_CUDNN, DRAM_BACKWARD, &algorithm_fa2, "fa2_bwd", 64, 128, 128, 128, 0},
     {DRAM_CUDNN, DRAM_CONVERT, &algorithm_fa2, "fa2_bwd_convert", 64, 128, 128, 128, 0},
-    {DRAM_STANDARD, DRAM_QK, &algorithm_standard, "standard_qk", 128, 128, 128, 128, 1},
+    {DRAM_STANDARD, DRAM_QK, &algorithm_cublas_scores, "cublas_scores", 128, 256, 128, 256, 1},
     {DRAM_STANDARD, DRAM_SOFTMAX, &algorithm_standard, "standard_softmax", 128, 128, 128, 128, 1},
     {DRAM_STANDARD, DRAM_PV, &algorithm_standard, "standard_pv", 256, 64, 512, 64, 1},
 };
@@ -74,6 +75,8 @@ bool silicon_dram_find(const char *kernel, const char *pass, const char *launch,
         problem->family = names[i].family;
         problem->launch = names[i].launch;
         problem->tile_rows = problem->launch == DRAM_PV && silicon_tile_in_name(launch, &along_d, &rows, NULL) ? (uint32_t)rows : 0;
+        problem->scores = (ScoreTiles){0};
+        if (problem->launch == DRAM_QK && !cublas_score_tiles(launch, &problem->scores)) return false;
         return true;
     }
     return false;
@@ -90,16 +93,27 @@ static L2Spill spill_of(const Stand *stand, const AttentionShape *shape, TileSiz
     return (L2Spill){.block_bytes = (uint32_t)(words.block * word), .step_bytes = (uint32_t)(words.tile * word)};
 }
 
-/* One pass under one model of L2. */
-static bool run_pass(AttentionRun *run, const Stand *stand, const DramProblem *problem, L2Model l2, const Profile *h200, Alloc *alloc,
-                     Status *status)
+static ScoreTiles scores_of(const DramProblem *problem)
+{
+    return problem->scores.tile.Br > 0 ? problem->scores : (ScoreTiles){.tile = {128, 256}, .cluster = {2, 1}};
+}
+
+/* One pass under one model of L2. `order`: L2Order::blocks. */
+static bool run_pass(AttentionRun *run, const Stand *stand, const DramProblem *problem, L2Model l2, const uint64_t *order, const Profile *h200,
+                     Alloc *alloc, Status *status)
 {
     const AttentionShape packed = silicon_packed(&problem->shape), *shape = stand->launch == DRAM_DECODE ? &packed : &problem->shape;
     const bool narrow = shape->head_dim <= 64, backward = stand->launch >= DRAM_DOT && stand->launch <= DRAM_CONVERT;
     TileSize tiles = narrow ? (TileSize){stand->narrow_Br, stand->narrow_Bc} : (TileSize){stand->wide_Br, stand->wide_Bc};
     if (problem->tile_rows > 0) tiles.Br = problem->tile_rows;
+    if (stand->launch == DRAM_QK) tiles = scores_of(problem).tile;
     RunSetup setup = {.algorithm = stand->algorithm, .profile = h200, .config = {.mode = MODE_COUNT, .l2 = l2}};
     setup.config.l2_order.blocks_per_sm = stand->blocks_per_sm;
+    if (order != NULL) {
+        const ScoreTiles scores = scores_of(problem);
+        setup.config.l2_order.blocks = order;
+        setup.config.l2_order.count = cublas_score_count(&scores, shape);
+    }
     setup.config.l2_engine = problem->lru ? L2_LRU_TILES : L2_CHIP;
     setup.config.l2_spill = spill_of(stand, shape, tiles);
     setup.config.l2_dirty_before = PROFILER_DIRTY_BYTES;
@@ -136,11 +150,13 @@ bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, Dram
     *bytes = (DramBytes){0};
     if (stand == NULL) return status_fail(status, STATUS_USAGE, "no kernel stands for launch %d of family %d", (int)problem->launch, (int)problem->family);
     if (!profile_load("h200", alloc, &h200, status)) return false;
-    bool ok = run_pass(&run, stand, problem, L2_IDEAL, &h200, alloc, status);
+    const ScoreTiles scores = scores_of(problem);
+    uint64_t *const order = stand->launch == DRAM_QK ? cublas_score_order(&scores, &problem->shape, alloc, status) : NULL;
+    bool ok = status_ok(status) && run_pass(&run, stand, problem, L2_IDEAL, order, &h200, alloc, status);
     const LaunchRecord *launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) add_up(&run.machine, launch, &bytes->once, &bytes->asked);
     attention_run_free(&run);
-    ok = ok && run_pass(&run, stand, problem, L2_SIMULATED, &h200, alloc, status);
+    ok = ok && run_pass(&run, stand, problem, L2_SIMULATED, order, &h200, alloc, status);
     launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) {
         add_up(&run.machine, launch, &bytes->read, &bytes->asked);
@@ -150,5 +166,6 @@ bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, Dram
         bytes->dirty = launch->l2.dirty_bytes;
     }
     attention_run_free(&run);
+    alloc_free(alloc, order);
     return ok && status_ok(status);
 }

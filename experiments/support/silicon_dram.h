@@ -12,14 +12,15 @@
  *     flash, dot and convert     flash_bwd_dot_do_o_kernel, flash_bwd_convert_dq_kernel
  *     flash, decode              flash_fwd_splitkv_kernel: reads, not parts; the query heads of a K/V head are rows
  *     cudnn, the same            the kernels of cuDNN that do the same: forward 128 x 128 on 132 persistent blocks; backward as flash
- *     standard, qk, softmax, pv  cuBLAS, PyTorch's softmax, cuBLAS                    128 x 128; pv: 256 x 64 (d <= 64: 512), or by its name
+ *     standard, qk               cuBLAS, a tile of S per block, in panels             128 x 256, or by its name (cublas_scores.h); one
+ *     standard, softmax, pv      PyTorch's softmax, cuBLAS                            128 x 128; pv: 256 x 64 (d <= 64: 512), or by its name
  *
- * Left out: split keys and swizzled tile orders.
+ * Left out: split keys, and what L2 writes back while HBM idles.
  */
 #ifndef ATTNLAB_SILICON_DRAM_H
 #define ATTNLAB_SILICON_DRAM_H
 
-#include "algos/attention.h"
+#include "cublas_scores.h"
 
 typedef enum { DRAM_FLASH, DRAM_CUDNN, DRAM_STANDARD } DramFamily;
 
@@ -35,6 +36,7 @@ typedef struct {
     DramLaunch launch;
     AttentionShape shape;       /* BF16 */
     uint32_t tile_rows;         /* queries of a tile; 0: as in the table */
+    ScoreTiles scores;          /* of DRAM_QK; a tile of 0 x 0: as in the table */
     bool lru;                   /* through the LRU of sim/l2_cache.h instead, without spilled registers: a comparison */
 } DramProblem;
 
