@@ -13,6 +13,7 @@
  * a spread. Left out: counts and time; BF16, whose error is thousands of times larger (1e-3) and hides all this.
  */
 #include "support/experiment.h"
+#include "support/population.h"
 #include "support/tensor_named.h"
 #include "support/text.h"
 
@@ -486,28 +487,13 @@ static bool add_online(const Context *context, const Profile *profile, Report *r
 enum { COMPARED = 3, STANDARD = 0, FA1 = 1, FA2 = 2 };
 static const Algorithm *const compared[COMPARED] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa2};
 
-/* Several heads of independent random data: sample s is batch entry s. */
-typedef struct {
-    uint64_t N, d, samples, seed;
-    TileSize tiles;
-} Population;
-
-/* Sorted errors max |O - oracle| by mask (0 none, 1 causal), precision (0 float64, 1 float32) and algorithm; worst_ratio: of fa1
+/* Errors max |O - oracle| of samples, which are heads of one batch, by mask (0 none, 1 causal), precision (0 float64, 1 float32) and algorithm; worst_ratio: of fa1
  * and standard on the same float32 sample, the larger over the smaller. */
 typedef struct {
     Population population;
-    double errors[2][2][COMPARED][MAX_SAMPLES], worst_ratio;
+    Range errors[2][2][COMPARED];
+    double worst_ratio;
 } Errors;
-
-static void sort(double *x, uint64_t count)
-{
-    for (uint64_t i = 1; i < count; i++)
-        for (uint64_t j = i; j > 0 && x[j] < x[j - 1]; j--) {
-            const double swap = x[j];
-            x[j] = x[j - 1];
-            x[j - 1] = swap;
-        }
-}
 
 static AttentionShape population_shape(const Population *p, MaskKind mask, ElementType dtype)
 {
@@ -564,20 +550,15 @@ static bool measure_errors(const Context *context, const Profile *profile, const
         for (int narrow = 0; narrow < 2; narrow++) {
             const AttentionShape shape =
                 population_shape(p, causal ? MASK_CAUSAL : MASK_NONE, narrow ? ELEMENT_F32 : ELEMENT_F64);
-            double(*errors)[MAX_SAMPLES] = x->errors[causal][narrow];
+            double errors[COMPARED][MAX_SAMPLES];
             for (int i = 0; i < COMPARED; i++)
                 ok = ok && sample_errors(context, profile, p, &shape, compared[i], oracle, narrow || i > 0, errors[i]);
-            for (uint64_t s = 0; narrow && s < p->samples; s++)
+            for (uint64_t s = 0; ok && narrow && s < p->samples; s++)
                 x->worst_ratio = fmax(x->worst_ratio, larger_ratio(errors[FA1][s], errors[STANDARD][s]));
-            for (int i = 0; i < COMPARED; i++) sort(errors[i], p->samples);
+            for (int i = 0; ok && i < COMPARED; i++) x->errors[causal][narrow][i] = range_of_errors(errors[i], p->samples);
         }
     alloc_free(context->alloc, oracle);
     return ok;
-}
-
-static double median(const double *sorted, uint64_t count)
-{
-    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
 static void errors_rows(Table *table, const Errors *x)
@@ -585,7 +566,7 @@ static void errors_rows(Table *table, const Errors *x)
     const Population *p = &x->population;
     for (int row = 0; row < 4 * COMPARED; row++) {
         const int causal = row / (2 * COMPARED), narrow = row / COMPARED % 2, algorithm = row % COMPARED;
-        const double *sorted = x->errors[causal][narrow][algorithm];
+        const Range *range = &x->errors[causal][narrow][algorithm];
         table_row(table);
         cell_count(table, p->N);
         cell_count(table, p->d);
@@ -593,9 +574,9 @@ static void errors_rows(Table *table, const Errors *x)
         cell_text(table, narrow ? "f32" : "f64");
         cell_text(table, compared[algorithm]->name);
         cell_count(table, p->samples);
-        cell_significant(table, sorted[0], 2);
-        cell_significant(table, median(sorted, p->samples), 2);
-        cell_significant(table, sorted[p->samples - 1], 2);
+        cell_significant(table, range->low, 2);
+        cell_significant(table, range->median, 2);
+        cell_significant(table, range->high, 2);
     }
 }
 
@@ -614,12 +595,6 @@ static bool short_enough(const Population *p, Status *status)
     return status_ok(status);
 }
 
-static bool same_population(const Population *a, const Population *b)
-{
-    return a->N == b->N && a->d == b->d && a->samples == b->samples && a->seed == b->seed && a->tiles.Br == b->tiles.Br &&
-           a->tiles.Bc == b->tiles.Bc;
-}
-
 static bool add_errors(const Context *context, const Profile *profile, const Errors *lecture, Report *report)
 {
     const Options *o = context->options;
@@ -627,14 +602,14 @@ static bool add_errors(const Context *context, const Profile *profile, const Err
     for (size_t i = 0; i < options_point_count(o); i++) {
         const OptionPoint point = options_point(o, i);
         const Population p = {
-            point.seqlen, point.head_dim, point.batch, o->seed, {(uint32_t)point.block_q, (uint32_t)point.block_k}};
+            point.seqlen, point.head_dim, point.batch, o->seed, {(uint32_t)point.block_q, (uint32_t)point.block_k}, 0};
         Errors measured;
         if (!short_enough(&p, context->status)) return false;
         const bool known = same_population(&p, &lecture->population);
         if (!known && !measure_errors(context, profile, &p, &measured)) return false;
         errors_rows(table, known ? lecture : &measured);
     }
-    if (lecture->errors[0][0][STANDARD][LECTURE_SAMPLES - 1] == 0.0)
+    if (lecture->errors[0][0][STANDARD].high == 0.0)
         table_note(table, "Standard attention in float64 takes the steps of the definition in the same order: no "
                    "difference at all.");
     table_note(table, "FlashAttention in float64 differs in the last digits only: it is exact (pitfall 1), summed in "
@@ -668,7 +643,7 @@ static void judge_spreads(Report *report, const Errors *x)
 {
     for (size_t i = 0; i < sizeof spreads / sizeof spreads[0]; i++) {
         const Spread *s = &spreads[i];
-        const double ours = median(x->errors[s->causal][s->narrow][s->algorithm], x->population.samples);
+        const double ours = x->errors[s->causal][s->narrow][s->algorithm].median;
         if (s->lecture < s->low || s->lecture > s->high)
             claim_holds(report, s->id, false, "%.1e (our spread %.1e to %.1e)", ours, s->low, s->high);
         else
@@ -681,7 +656,7 @@ static bool run(Context *context, Report *report)
 {
     Profile unbounded;
     Errors lecture;
-    const Population lecture_population = {LECTURE_N, LECTURE_D, LECTURE_SAMPLES, 1, {64, 64}};
+    const Population lecture_population = {LECTURE_N, LECTURE_D, LECTURE_SAMPLES, 1, {64, 64}, 0};
     if (!profile_load("unbounded", context->alloc, &unbounded, context->status)) return false;
     if (!measure_errors(context, &unbounded, &lecture_population, &lecture)) return false;
     report_param_text(report, "machine", "unbounded, computing");

@@ -14,6 +14,7 @@
  * put all three beside the counters of one H200, the kernels of standard attention too. Left out: everything that keeps a kernel below its
  * roofline. --hw FILE adds a chip of one's own.
  */
+#include "support/chips.h"
 #include "support/experiment.h"
 #include "support/h200_dram.h"
 #include "support/ratios.h"
@@ -180,18 +181,13 @@ static void sort_by_balance(Chips *chips)
     }
 }
 
-static bool load_chips(const Context *context, Chips *chips)
+static bool load_sorted(const Context *context, Chips *chips)
 {
     const Profile *hw = context->hw;
-    bool extra = hw->hbm_bytes_per_second_per_chip != PROFILE_UNLIMITED && hw->l2_bytes_per_chip != PROFILE_UNLIMITED;
-    for (chips->count = 0; chips->count < CHIPS; chips->count++) {
-        const char *name = chip_names[chips->count];
-        if (!profile_load(name, context->alloc, &chips->all[chips->count], context->status)) return false;
-        if (strcmp(hw->name, name) == 0) extra = false;
-    }
-    if (extra) chips->all[chips->count++] = *hw;
+    const bool has_roofline = hw->hbm_bytes_per_second_per_chip != PROFILE_UNLIMITED && hw->l2_bytes_per_chip != PROFILE_UNLIMITED;
+    chips->count = load_chips(context, chip_names, CHIPS, has_roofline, chips->all);
     sort_by_balance(chips);
-    return true;
+    return chips->count > 0;
 }
 
 /* Blocks of FlashAttention-2 that one SM holds at once, by shared memory and registers. */
@@ -791,7 +787,7 @@ static bool judge_claims(const Context *context, Report *report, const Chips *ch
 static bool run(Context *context, Report *report)
 {
     Chips chips = {0};
-    if (!load_chips(context, &chips)) return false;
+    if (!load_sorted(context, &chips)) return false;
     report_param_text(report, "hw", context->hw->name);
     report_param_text(report, "dtype", option_choice(OPTION_DTYPE, (int)context->options->dtype));
     return add_lower_bound(context, report) && add_points(context, report, &chips) && add_rooflines(context, report, &chips) &&

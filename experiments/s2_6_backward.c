@@ -15,6 +15,7 @@
  * several blocks can meet.
  */
 #include "support/experiment.h"
+#include "support/population.h"
 #include "support/ratios.h"
 #include "support/tensor_named.h"
 #include "support/text.h"
@@ -24,7 +25,6 @@
 #include "sim/checked.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The lecture's shape (script 03, part 1). */
@@ -115,11 +115,6 @@ static AttentionShape one_head(uint64_t N, uint64_t d)
 
 /* ---- computing: gradients and the identity, float64 ---- */
 
-typedef struct {
-    uint64_t N, d, samples, seed;
-    TileSize tiles;
-} Population;
-
 enum { MASKS = 2, ORDERS = 2, SUMS = 3 };
 static const char *const mask_names[MASKS] = {"none", "causal"};
 static const MaskKind mask_kinds[MASKS] = {MASK_NONE, MASK_CAUSAL};
@@ -159,16 +154,6 @@ static bool compute(const Context *context, const Profile *profile, const Algori
     return attention_run_forward(run) && attention_run_backward(run);
 }
 
-static double largest_difference(const AttentionRun *a, const Tensor *x, const AttentionRun *b, const Tensor *y)
-{
-    double worst = 0.0;
-    for (uint64_t i = 0; i < tensor_elements(x); i++) {
-        const double difference = fabs(tensor_value(&a->machine, x, i) - tensor_value(&b->machine, y, i));
-        if (!(difference <= worst)) worst = difference; /* a NaN stays */
-    }
-    return worst;
-}
-
 static double largest_value(const AttentionRun *a, const Tensor *x)
 {
     double worst = 0.0;
@@ -181,9 +166,9 @@ static double largest_of_three(const double x[3]) { return fmax(x[0], fmax(x[1],
 static void compare_gradients(const AttentionRun *run, const AttentionRun *full, double out[3])
 {
     const Attention *a = &run->attention, *b = &full->attention;
-    out[0] = largest_difference(run, a->dQ, full, b->dQ);
-    out[1] = largest_difference(run, a->dK, full, b->dK);
-    out[2] = largest_difference(run, a->dV, full, b->dV);
+    out[0] = largest_difference(&run->machine, a->dQ, &full->machine, b->dQ);
+    out[1] = largest_difference(&run->machine, a->dK, &full->machine, b->dK);
+    out[2] = largest_difference(&run->machine, a->dV, &full->machine, b->dV);
 }
 
 static double in_order(const double *x, uint64_t n)
@@ -254,24 +239,13 @@ static bool measure(const Context *context, const Profile *profile, const Popula
     return true;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Of one number of every sample: smallest, median, largest. `offset` of it within Sample. */
-typedef struct {
-    double low, median, high;
-} Range;
-
+/* Of one number of every sample, at `offset` within Sample. */
 static Range range_of(const Errors *errors, size_t mask, size_t offset)
 {
-    double sorted[MAX_SAMPLES] = {0};
+    double values[MAX_SAMPLES] = {0};
     const size_t n = (size_t)errors->population.samples;
-    for (size_t s = 0; s < n; s++) memcpy(&sorted[s], (const char *)&errors->samples[mask][s] + offset, sizeof sorted[s]);
-    qsort(sorted, n, sizeof sorted[0], compare_doubles);
-    return (Range){sorted[0], sorted[n / 2], sorted[n - 1]};
+    for (size_t s = 0; s < n; s++) memcpy(&values[s], (const char *)&errors->samples[mask][s] + offset, sizeof values[s]);
+    return range_of_errors(values, n);
 }
 
 static size_t worst_at(size_t order) { return offsetof(Sample, worst) + order * sizeof(double); }
@@ -496,12 +470,6 @@ static void add_identity(Report *report, const Errors *errors)
         "The left side needs a whole row of P and dP, the right side two rows of d numbers. They differ by rounding alone.");
 }
 
-static bool same_population(const Population *a, const Population *b)
-{
-    return a->N == b->N && a->d == b->d && a->samples == b->samples && a->seed == b->seed && a->tiles.Br == b->tiles.Br &&
-           a->tiles.Bc == b->tiles.Bc;
-}
-
 static bool add_reference(const Context *context, const Profile *profile, Report *report, const Population *lecture)
 {
     Table *table = report_table(report, &reference_table);
@@ -535,7 +503,7 @@ static bool add_numbers(const Context *context, const Profile *profile, Report *
     const Errors *first = NULL;
     for (size_t i = 0; i < options_point_count(o); i++) {
         const OptionPoint point = options_point(o, i);
-        const Population p = {point.seqlen, point.head_dim, point.batch, o->seed, lecture->population.tiles};
+        const Population p = {point.seqlen, point.head_dim, point.batch, o->seed, lecture->population.tiles, 0};
         if (p.N == 0 || p.N > MAX_NUMERIC_N) continue;
         const bool known = same_population(&p, &lecture->population);
         if (!known && !measure(context, profile, &p, scratch)) return false;
@@ -793,7 +761,7 @@ static void rerun_row(Table *table, const char *name, const AttentionRun *a, con
 static bool add_reruns(const Context *context, const Profile *machine, Report *report, uint64_t seed)
 {
     static const KindId rerun[] = {SHIPPED, DETERMINISTIC, BY_QUERIES};
-    const Population p = {256, 32, 1, seed, {32, 32}};
+    const Population p = {256, 32, 1, seed, {32, 32}, 0};
     Table *table = report_table(report, &rerun_table);
     table_title(table, "%s (N = %" PRIu64 ", d = %" PRIu64 ", float32)", rerun_table.title, p.N, p.d);
     for (size_t i = 0; i < sizeof rerun / sizeof rerun[0]; i++) {
@@ -1157,7 +1125,7 @@ static bool check_samples(const Options *o, Status *status)
 static bool run_with(const Context *context, const Profile *machine, Report *report, Errors *lecture, Errors *scratch)
 {
     const OptionPoint point = options_point(context->options, 0);
-    const Population at_lecture = {LECTURE_N, LECTURE_D, 1, context->options->seed, {LECTURE_BLOCK, LECTURE_BLOCK}};
+    const Population at_lecture = {LECTURE_N, LECTURE_D, 1, context->options->seed, {LECTURE_BLOCK, LECTURE_BLOCK}, 0};
     Problem first = {
         .profile = machine, .algorithm = &algorithm_fa2, .shape = one_head(point.seqlen, point.head_dim), .l2 = L2_NONE};
     first.tiles.Br = (uint32_t)(point.block_q ? point.block_q : point.block_k ? point.block_k : LECTURE_BLOCK);

@@ -9,6 +9,7 @@
  * at all. Then the roofline on four chips, and the published measurement beside our counts. What it leaves out: everything that
  * keeps a kernel below its roofline.
  */
+#include "support/chips.h"
 #include "support/experiment.h"
 #include "support/ratios.h"
 #include "support/text.h"
@@ -929,22 +930,17 @@ static bool add_layer(const World *world)
     return grown;
 }
 
-static bool load_chips(World *world)
+static bool load_profiles(World *world)
 {
     const Context *cx = world->context;
-    bool extra = cx->hw->hbm_bytes_per_second_per_chip != PROFILE_UNLIMITED;
-    for (world->chip_count = 0; world->chip_count < CHIPS; world->chip_count++) {
-        if (!profile_load(chip_names[world->chip_count], cx->alloc, &world->chips[world->chip_count], cx->status)) return false;
-        if (strcmp(chip_names[world->chip_count], cx->hw->name) == 0) extra = false;
-    }
-    if (extra) world->chips[world->chip_count++] = *cx->hw;
-    return profile_load("unbounded", cx->alloc, &world->machine, cx->status);
+    world->chip_count = load_chips(cx, chip_names, CHIPS, cx->hw->hbm_bytes_per_second_per_chip != PROFILE_UNLIMITED, world->chips);
+    return world->chip_count > 0 && profile_load("unbounded", cx->alloc, &world->machine, cx->status);
 }
 
 static bool run(Context *context, Report *report)
 {
     World world = {.context = context, .report = report};
-    if (!load_chips(&world)) return false;
+    if (!load_profiles(&world)) return false;
     report_param_text(report, "machine", "unbounded, one head unless said");
     report_param_text(report, "dtype", "fp16");
     return add_points(&world) && add_layer(&world);

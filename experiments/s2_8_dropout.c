@@ -12,6 +12,7 @@
  * because sum_k P_ik (Z_ik / (1 - p)) dO_i . V_k = dO_i . O_i. What this leaves out: the cost of the random numbers.
  */
 #include "support/experiment.h"
+#include "support/population.h"
 #include "support/text.h"
 
 #include "algos/run.h"
@@ -19,7 +20,6 @@
 #include "sim/math_functions.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LECTURE_N = 512, LECTURE_D = 64, LECTURE_BLOCK = 64, MAX_NUMERIC_N = 2048, MAX_SAMPLES = 200 };
@@ -67,12 +67,6 @@ static bool compute(const Context *context, const Profile *machine, const Setup 
 
 /* ---- against the stored mask ---- */
 
-typedef struct {
-    uint64_t N, d, samples, seed;
-    TileSize tiles;
-    double p;
-} Population;
-
 enum { RESULTS = 4 };
 static const char *const result_names[RESULTS] = {"O", "dQ", "dK", "dV"};
 
@@ -82,22 +76,12 @@ typedef struct {
     double samples[RESULTS + 1][MAX_SAMPLES];
 } Errors;
 
-static double largest_difference(const AttentionRun *a, const Tensor *x, const AttentionRun *b, const Tensor *y)
-{
-    double worst = 0.0;
-    for (uint64_t i = 0; i < tensor_elements(x); i++) {
-        const double difference = fabs(tensor_value(&a->machine, x, i) - tensor_value(&b->machine, y, i));
-        if (!(difference <= worst)) worst = difference; /* a NaN stays */
-    }
-    return worst;
-}
-
 static bool measure_sample(const Context *context, const Profile *machine, const Population *p, uint64_t sample, Errors *errors)
 {
     AttentionRun seeded, stored;
     const uint64_t seed = p->seed + sample;
     const Setup a = {.algorithm = &algorithm_fa2,
-                     .shape = dropped(p->N, p->d, p->p, seed, DROPOUT_SEED),
+                     .shape = dropped(p->N, p->d, p->dropout, seed, DROPOUT_SEED),
                      .forward = p->tiles,
                      .backward = p->tiles,
                      .variant = {.direct_dq = true},
@@ -112,7 +96,7 @@ static bool measure_sample(const Context *context, const Profile *machine, const
         const Tensor *const left[RESULTS] = {x->O, x->dQ, x->dK, x->dV}, *const right[RESULTS] = {y->O, y->dQ, y->dK, y->dV};
         double worst = 0.0;
         for (size_t r = 0; r < RESULTS; r++) {
-            errors->samples[r][sample] = largest_difference(&seeded, left[r], &stored, right[r]);
+            errors->samples[r][sample] = largest_difference(&seeded.machine, left[r], &stored.machine, right[r]);
             worst = fmax(worst, errors->samples[r][sample]);
         }
         errors->samples[RESULTS][sample] = worst;
@@ -130,23 +114,11 @@ static bool measure(const Context *context, const Profile *machine, const Popula
     return true;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-typedef struct {
-    double low, median, high;
-} Range;
-
 static Range range_of(const Errors *errors, size_t result)
 {
-    double sorted[MAX_SAMPLES];
-    const size_t n = (size_t)errors->population.samples;
-    memcpy(sorted, errors->samples[result], sizeof sorted);
-    qsort(sorted, n, sizeof sorted[0], compare_doubles);
-    return (Range){sorted[0], sorted[n / 2], sorted[n - 1]};
+    double values[MAX_SAMPLES];
+    memcpy(values, errors->samples[result], sizeof values);
+    return range_of_errors(values, (size_t)errors->population.samples);
 }
 
 /* ---- the masks that the kernels used, read out of their results ----
@@ -429,19 +401,13 @@ static void error_rows(Table *table, const Errors *errors)
         table_row(table);
         cell_count(table, errors->population.N);
         cell_count(table, errors->population.d);
-        cell_significant(table, errors->population.p, 3);
+        cell_significant(table, errors->population.dropout, 3);
         cell_text(table, r < RESULTS ? result_names[r] : "largest of the four");
         cell_count(table, errors->population.samples);
         cell_significant(table, range.low, 2);
         cell_significant(table, range.median, 2);
         cell_significant(table, range.high, 2);
     }
-}
-
-static bool same_population(const Population *a, const Population *b)
-{
-    return a->N == b->N && a->d == b->d && a->samples == b->samples && a->seed == b->seed && a->tiles.Br == b->tiles.Br &&
-           a->tiles.Bc == b->tiles.Bc && fabs(a->p - b->p) <= 0.0;
 }
 
 static bool add_errors(const Context *context, const Profile *machine, Report *report, const Errors *lecture, Errors *scratch)

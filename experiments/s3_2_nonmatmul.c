@@ -13,6 +13,7 @@
  * The time columns say what the text says: units that take turns, 312 TFLOP/s for products and 19.5 TFLOP/s for everything else.
  * That is wrong in two ways that the last tables show: exponentials run on a slower unit (§4.2), and units overlap (§4.3).
  */
+#include "support/chips.h"
 #include "support/experiment.h"
 #include "support/text.h"
 
@@ -141,15 +142,11 @@ static uint64_t fp32_rate(const Profile *chip) { return 2 * chip->fp32_fma_per_c
 static double fp32_price(const Profile *chip) { return (double)matmul_rate(chip) / (double)fp32_rate(chip); }
 static double exp_price(const Profile *chip) { return (double)matmul_rate(chip) / (double)chip->mufu_ops_per_cycle_per_sm; }
 
-static bool load_chips(const Context *context, Chips *chips)
+static bool load_priced(const Context *context, Chips *chips)
 {
-    bool extra = context->hw->fp32_fma_per_cycle_per_sm != PROFILE_UNLIMITED && strcmp(context->hw->name, "unbounded") != 0;
-    for (chips->count = 0; chips->count < CHIPS; chips->count++) {
-        if (!profile_load(chip_names[chips->count], context->alloc, &chips->all[chips->count], context->status)) return false;
-        if (strcmp(context->hw->name, chip_names[chips->count]) == 0) extra = false;
-    }
-    if (extra) chips->all[chips->count++] = *context->hw;
-    return true;
+    const bool has_price = context->hw->fp32_fma_per_cycle_per_sm != PROFILE_UNLIMITED && strcmp(context->hw->name, "unbounded") != 0;
+    chips->count = load_chips(context, chip_names, CHIPS, has_price, chips->all);
+    return chips->count > 0;
 }
 
 /* Time in tensor-core FLOPs when units take turns: exponentials at one price, all other operations at another. */
@@ -673,7 +670,7 @@ static bool run(Context *context, Report *report)
     Work first[VERSIONS], lecture[VERSIONS];
     const OptionPoint point = options_point(context->options, 0);
     const Problem shape = problem_of(&point), lecture_shape = {LECTURE_N, LECTURE_D, {128, 128}};
-    if (!profile_load("unbounded", context->alloc, &machine, context->status) || !load_chips(context, &chips)) return false;
+    if (!profile_load("unbounded", context->alloc, &machine, context->status) || !load_priced(context, &chips)) return false;
     const double sixteen = fp32_price(&chips.all[A100]);
     const Prices prices = {sixteen, sixteen};
     for (int v = 0; v < VERSIONS; v++) {

@@ -15,6 +15,7 @@
  * (sim/chip_schedule.h). What this leaves out: L2 and HBM, which all blocks share, and blocks of different lengths
  * (s4_5_scheduling).
  */
+#include "support/chips.h"
 #include "support/experiment.h"
 #include "support/h200_waves.h"
 
@@ -36,18 +37,6 @@ typedef struct {
     Profile profiles[MOST_CHIPS];
     size_t count;
 } Chips;
-
-static bool load_chips(const Context *context, Chips *chips)
-{
-    bool known = false;
-    for (chips->count = 0; chips->count < CHIPS; chips->count++) {
-        if (!profile_load(chip_names[chips->count], context->alloc, &chips->profiles[chips->count], context->status))
-            return false;
-        known = known || strcmp(chip_names[chips->count], context->hw->name) == 0;
-    }
-    if (!known) chips->profiles[chips->count++] = *context->hw;
-    return true;
-}
 
 /* What one launch looked like. */
 typedef struct {
@@ -489,7 +478,8 @@ static bool judge_claims(const Context *context, Report *report, const Chips *ch
 static bool run(Context *context, Report *report)
 {
     Chips chips;
-    if (!load_chips(context, &chips)) return false;
+    chips.count = load_chips(context, chip_names, CHIPS, true, chips.profiles);
+    if (chips.count == 0) return false;
     report_param_text(report, "hw", context->hw->name);
     report_param_text(report, "dtype", option_choice(OPTION_DTYPE, (int)context->options->dtype));
     return add_utilisation(context, report, &chips) && add_occupancy(context, report, &chips) &&

@@ -13,6 +13,7 @@
  * kernel as written here reaches. Left out, as in the paper: the other float32 work, registers, tensor-memory traffic, L2 and HBM
  * (the timeline has issue slots and copies).
  */
+#include "support/chips.h"
 #include "support/experiment.h"
 #include "support/tile_account.h"
 #include "support/timeline_view.h"
@@ -41,10 +42,9 @@ typedef struct {
     Profile all[CHIPS];
 } Chips;
 
-static bool load_chips(const Context *context, Chips *chips)
+static bool load_with_b300(const Context *context, Chips *chips)
 {
-    for (int c = 0; c < CHIPS; c++)
-        if (!profile_load(profile_names[c], context->alloc, &chips->all[c], context->status)) return false;
+    if (load_chips(context, profile_names, CHIPS, false, chips->all) == 0) return false;
     chips->all[B300].mufu_ops_per_cycle_per_sm = B300_MUFU;
     return true;
 }
@@ -425,7 +425,7 @@ static bool run(Context *context, Report *report)
 {
     Chips chips;
     Accounts accounts;
-    if (!load_chips(context, &chips) || !published_accounts(context, &chips, report, &accounts)) return false;
+    if (!load_with_b300(context, &chips) || !published_accounts(context, &chips, report, &accounts)) return false;
     if (!add_products(context, &chips.all[B200], report)) return false;
     add_paper(report, &accounts);
     if (!add_accounts(context, &chips, report) || !add_map(context, &chips, report) || !add_doubling(context, &chips, report))

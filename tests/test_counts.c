@@ -44,18 +44,6 @@ static bool check_done(Context *x, const CountCase *c, const Status *status)
 
 /* ----------------------------------------------------------------------------------------------------------- the three ways */
 
-static BruteProblem brute_problem(const CountCase *c, const CountedProblem *p)
-{
-    static const BruteMask masks[] = {BRUTE_NO_MASK, BRUTE_CAUSAL, BRUTE_CAUSAL_TOP_LEFT};
-    const AttentionShape *s = &c->shape;
-    return (BruteProblem){.batch = s->batch, .heads = s->heads, .kv_heads = s->kv_heads, .Nq = s->seqlen_q, .Nk = s->seqlen_k,
-                          .d = s->head_dim, .mask = masks[s->mask], .window_left = s->window_left,
-                          .window_right = s->window_right, .Br = c->tiles.Br, .Bc = c->tiles.Bc,
-                          .element_bytes = p->element_bytes, .statistic_bytes = p->statistic_bytes, .ideal_l2 = c->l2 == L2_IDEAL,
-                          .instruction_rows = p->shape_m, .instruction_cols = p->shape_n, .softmax_cols = p->softmax_cols,
-                          .splits = p->splits, .packed = p->packed, .merged_by_tree = p->merged_by_tree};
-}
-
 /* Walk = closed form, and = brute force if asked. */
 static void check_ways(Context *x, const CountCase *c, const Profile *profile, bool brute)
 {

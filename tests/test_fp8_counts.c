@@ -40,15 +40,6 @@ static bool check_done(Context *x, const CountCase *c, const Status *status)
     return status_ok(status);
 }
 
-static BruteProblem brute_problem(const CountCase *c)
-{
-    static const BruteMask masks[] = {BRUTE_NO_MASK, BRUTE_CAUSAL, BRUTE_CAUSAL_TOP_LEFT};
-    const AttentionShape *s = &c->shape;
-    return (BruteProblem){.batch = s->batch, .heads = s->heads, .kv_heads = s->kv_heads, .Nq = s->seqlen_q, .Nk = s->seqlen_k, .d = s->head_dim,
-                          .mask = masks[s->mask], .window_left = s->window_left, .window_right = s->window_right, .Br = c->tiles.Br, .Bc = c->tiles.Bc,
-                          .element_bytes = 1, .statistic_bytes = 4, .ideal_l2 = c->l2 == L2_IDEAL, .instruction_rows = 64, .instruction_cols = 256};
-}
-
 static BruteFp8 brute_fp8(const Fp8Options *o)
 {
     static const BruteScales scales[] = {BRUTE_UNSCALED, BRUTE_BY_TENSOR, BRUTE_BY_BLOCK, BRUTE_BY_ROW};
@@ -63,7 +54,7 @@ static void check_ways(Context *x, const CountCase *c, bool brute)
     AttentionRun run;
     BruteCounts counts = {0};
     if (count_walk(&run, c, (MachineConfig){.mode = MODE_COUNT}, &x->unbounded, &x->alloc, &status) && brute) {
-        const BruteProblem problem = brute_problem(c);
+        const BruteProblem problem = brute_problem(c, &run.problem);
         const BruteFp8 fp8 = brute_fp8(&c->shape.fp8);
         brute_force_fp8(&problem, &fp8, &counts, &x->alloc, &status);
     }

@@ -373,7 +373,10 @@ static double largest_difference(Matrix a, Matrix b)
 {
     double worst = 0;
     for (uint32_t col = 0; col < a.cols; col++)
-        for (uint32_t row = 0; row < a.rows; row++) worst = fmax(worst, fabs(f64_column(a, col)[row] - f64_column(b, col)[row]));
+        for (uint32_t row = 0; row < a.rows; row++) {
+            const double difference = fabs(f64_column(a, col)[row] - f64_column(b, col)[row]);
+            if (!(difference <= worst)) worst = difference; /* a NaN stays */
+        }
     return worst;
 }
 

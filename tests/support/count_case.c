@@ -1,8 +1,6 @@
 /* count_case.c - see count_case.h. */
 #include "count_case.h"
 
-#include "brute_force.h"
-
 #include <stdio.h>
 
 #define FIELD(name) {#name, offsetof(Totals, name), offsetof(ClosedForm, name), offsetof(BruteCounts, name)}
@@ -32,6 +30,18 @@ bool count_walk_decode(AttentionRun *run, const CountCase *c, DecodeOptions deco
     if (c->algorithm == &algorithm_decode && !attention_run_set_decode(run, decode)) return false;
     attention_random_inputs(&run->attention, &run->machine, 1);
     return attention_run_forward(run);
+}
+
+BruteProblem brute_problem(const CountCase *c, const CountedProblem *p)
+{
+    static const BruteMask masks[] = {BRUTE_NO_MASK, BRUTE_CAUSAL, BRUTE_CAUSAL_TOP_LEFT};
+    const AttentionShape *s = &c->shape;
+    return (BruteProblem){.batch = s->batch, .heads = s->heads, .kv_heads = s->kv_heads, .Nq = s->seqlen_q, .Nk = s->seqlen_k,
+                          .d = s->head_dim, .mask = masks[s->mask], .window_left = s->window_left,
+                          .window_right = s->window_right, .Br = c->tiles.Br, .Bc = c->tiles.Bc,
+                          .element_bytes = p->element_bytes, .statistic_bytes = p->statistic_bytes, .ideal_l2 = c->l2 == L2_IDEAL,
+                          .instruction_rows = p->shape_m, .instruction_cols = p->shape_n, .softmax_cols = p->softmax_cols,
+                          .splits = p->splits, .packed = p->packed, .merged_by_tree = p->merged_by_tree};
 }
 
 void count_case_name(const CountCase *c, char *text, size_t size)

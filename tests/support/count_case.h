@@ -2,6 +2,8 @@
 #ifndef ATTNLAB_COUNT_CASE_H
 #define ATTNLAB_COUNT_CASE_H
 
+#include "brute_force.h"
+
 #include "algos/run.h"
 
 #include <stddef.h>
@@ -27,6 +29,9 @@ DecodeOptions random_decode(const CountCase *c, uint64_t *random);
 
 /* "fa2 B=1 H=4/2 Nq=5 Nk=7 d=3 Br=2 Bc=4 causal window -1,-1 bf16 l2 none" */
 void count_case_name(const CountCase *c, char *text, size_t size);
+
+/* The problem for brute_force(); what depends on the kernel is as the closed form has it. */
+BruteProblem brute_problem(const CountCase *c, const CountedProblem *p);
 
 /* Whether query i sees key j, from the words of attention.h: bottom-right alignment unless top-left is asked for, windows inclusive and
  * bottom-right, -1 unbounded. */
