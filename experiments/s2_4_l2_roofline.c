@@ -697,7 +697,8 @@ static bool add_counters(const Context *context, Report *report)
     table_note(reads, "wave of 264 blocks sweeps over K and V of a head (34 MB), and every sweep misses: 11 * 33.6 + 67.1 MB.");
     table_note(reads, "The causal FA2 is where replacement shows: blocks that start together are at different keys, so nearly all of K and V stays in use. LRU");
     table_note(reads, "keeps what is in use; the chip knows ages only roughly, gives some of it up with every line that comes in, and reads it again.");
-    table_note(reads, "cuBLAS's Q K^T has other tiles than the walk (L2/walk); PyTorch's softmax moves S and P once.");
+    table_note(reads, "cuBLAS goes through S in panels of eleven tiles, every second one backwards, and so does the walk here: each panel reads Q again");
+    table_note(reads, "but for the rows where it turns (LRU: S in two copies leaves it less room). PyTorch's softmax moves S and P once.");
     table_note(writes, "The profiler repeats a launch for each group of counters, and what it does between finds 2.4 MB dirty in L2: a launch that needs the room");
     table_note(writes, "has them written. Measured with one group, a decoding kernel writes HBM 0.1 MB instead of 2.5 (hw_profiles/measured/h200_passes.csv).");
     table_note(writes, "Flash forward spills registers: what it stores to L2 is many times its output. The same lines over and over, but some get evicted.");

@@ -771,7 +771,7 @@ struct SiliconKernel {
 
 static const char no_tile[] = "no tile in shared memory: the counter shows shuffles and stores";
 static const char unknown_to_l2[] = "the simulated L2 has no kernel for it";
-static const char edge[] = "what is in use nearly fills L2: the chip reads it once, the model a little of it again, or the other way round";
+static const char edge[] = "on the edge: what is in use nearly fills L2";
 static const char stand_in[] = "FlashAttention-2's kernel stands for it";
 static const char stored_otherwise[] = "blocks of a long launch end one by one: more of O is written back than the first wave's";
 static const char private_data[] = "K and V that only just fill L2: more of what was dirty before leaves than in the model";
