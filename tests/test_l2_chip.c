@@ -219,7 +219,7 @@ static void check_sweep(Context *x, const CsvTable *table, size_t row, Status *s
     if (stores) check_within(x, what, held, footprint - written, 0.08);
     else if (footprint < 31e6 || (is_private && footprint < 38e6)) check_within(x, what, read, read_by_chip, 0.01);
     else if (is_private && footprint > 54e6) check_within(x, what, read, read_by_chip, 0.05);
-    else if (is_private) check_range(x, what, read_by_chip, read, 3 * read_by_chip);    /* the chip gives up 10 % later */
+    else if (is_private) check_within(x, what, read, read_by_chip, 0.25);
     else if (footprint < 41e6) check_within(x, what, read, read_by_chip, 0.25);
     else check_range(x, what, read, read_by_chip, 2.5 * read);                          /* SMs out of step read it more than once a sweep */
     l2_chip_free(&chip);
