@@ -2,7 +2,8 @@
  *
  * h200_counters.csv was there when the model was made; the capacity for shared data, 30 MiB, comes from the sweeps of h200_l2.csv, whose
  * attention shapes are new to it.
- * Reads: within 3 % where model or chip reads everything once, within 30 % elsewhere. Writes: what a launch stores and what the counter saw
+ * Reads: within 3 % where model or chip reads everything once, within 30 % elsewhere; of h200_counters.csv within 12 %, of Q K^T, whose order of tiles
+ * is known, within 3. Writes: what a launch stores and what the counter saw
  * differ by what still waits in L2; the prediction, spilled registers and what the profiler leaves dirty included, is within 15 % of what the launch stores.
  */
 /* label: property */
@@ -136,7 +137,8 @@ static void check_row(Context *x, const Row *row)
     const uint64_t stored = bytes.written + bytes.dirty;
     x->rows++;
     check_copy(x, row, &problem);
-    check_within(x, row, "read", bytes.read, row->dram_read, read_tolerance(&bytes, row->dram_read) * (double)row->dram_read);
+    const double tolerance = problem.launch == DRAM_QK ? 0.03 : fmin(read_tolerance(&bytes, row->dram_read), 0.12);
+    check_within(x, row, "read", bytes.read, row->dram_read, tolerance * (double)row->dram_read);
     check_within(x, row, "written", bytes.written, row->dram_write, 0.15 * (double)stored);
 }
 
