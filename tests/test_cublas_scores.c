@@ -100,7 +100,8 @@ static void check_group(Context *x, const char *tile, uint64_t seqlen, const uin
     uint64_t *order = cublas_score_order(&t, &shape, &x->alloc, status);
     if (order == NULL) return;
     const double share = share_in_order(order, seen, tiles);
-    if (test_failed(&x->test, share > 0.95)) printf("FAIL %s, N = %" PRIu64 ": %.3f of the pairs were seen in the model's order, more than 0.95 expected\n", tile, seqlen, share);
+    if (test_failed(&x->test, share > 0.95))
+        printf("FAIL %s, N = %" PRIu64 ": %.3f of the pairs were seen in the model's order, more than 0.95 expected\n", tile, seqlen, share);
     ScoreTiles turned = t;
     turned.down_columns = !t.down_columns;
     uint64_t *other = cublas_score_order(&turned, &shape, &x->alloc, status);
