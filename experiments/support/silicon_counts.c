@@ -91,6 +91,8 @@ const SiliconCalibration silicon_calibrations[] = {
     {"tensor-pipe cycles of an mma.sync m16n8k16", "6 of a sub-core", "tensor cycles / instructions"},
     {"half sectors that L1 does not merge, cuDNN's D and convert", "by thread blocks: 60 to 350, 88 to 859 of 1,000", "L2 write of other shapes"},
     {"bytes that a launch under the profiler finds dirty in L2", "2.46 MB", "HBM write of the split kernels"},
+    {"the simulated L2: step of ages, dirty ways, written back at once", "6 of 16, 8, 2", "h200_l2_stores, h200_l2_replay"},
+    {"tiles side by side in a panel of Q K^T", "11 of 256 keys, 13 of 320; 8 of 192 queries", "h200_tile_order"},
     {"sectors counted for each that is added to", "1.5", "L2 add, N = 1,024"},
     {"integer divisions in flash's kernels", "1 a warp; split 3", "XU less the exponentials"},
     {"integer divisions in cudnn's kernels", "3 a tile of work, 1 a block; split 2 a warp", "the same"},
@@ -105,7 +107,7 @@ const SiliconCalibration silicon_calibrations[] = {
     {"constants set on the tensor pipe, a warp, d = 64 and 128", "copy 6, 6; D 0, 1; convert 2, 1; softmax 1, 1", "tensor, N = 1,024"},
     {"constants of softmax, a warp of a block with e elements a thread", "e + 1; e = 3: 1; e > 9: e + 3, 7e/8 + 1", "tensor, N = 2,304 to 32,768"},
     {"integer divisions of softmax, rows past 48 KiB", "6 a warp", "the same"},
-    {"which side of its tile std_pv's instructions split", "the shorter; coopB half of it, if >= 64", "its tensor instructions"},
+    {"which side of its tile cuBLAS's instructions split", "the shorter; coopB half of it, if >= 64", "their tensor instructions"},
 };
 const size_t silicon_calibration_count = sizeof silicon_calibrations / sizeof silicon_calibrations[0];
 
