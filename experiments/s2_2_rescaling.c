@@ -487,8 +487,8 @@ static bool add_online(const Context *context, const Profile *profile, Report *r
 enum { COMPARED = 3, STANDARD = 0, FA1 = 1, FA2 = 2 };
 static const Algorithm *const compared[COMPARED] = {&algorithm_standard, &algorithm_fa1, &algorithm_fa2};
 
-/* Errors max |O - oracle| of samples, which are heads of one batch, by mask (0 none, 1 causal), precision (0 float64, 1 float32) and algorithm; worst_ratio: of fa1
- * and standard on the same float32 sample, the larger over the smaller. */
+/* Errors max |O - oracle| of samples, which are heads of one batch, by mask (0 none, 1 causal), precision (0 float64, 1 float32) and
+ * algorithm; worst_ratio: of fa1 and standard on the same float32 sample, the larger over the smaller. */
 typedef struct {
     Population population;
     Range errors[2][2][COMPARED];

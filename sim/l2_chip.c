@@ -88,23 +88,27 @@ static uint32_t victim(L2Chip *chip, uint64_t set)
     return way;
 }
 
-static uint64_t set_at_home(const L2Chip *chip, const L2Chunk *c) { return (uint64_t)c->home * chip->sets + c->set; }
-static uint32_t way_at_home(const L2Chip *chip, uint32_t chunk) { return chip->ways[(uint64_t)chunk * chip->partitions + chip->chunks[chunk].home] - 1u; }
+/* Where a chunk is in a partition: its set, and its way there. */
+static uint64_t set_in(const L2Chip *chip, uint32_t chunk, uint32_t partition) { return (uint64_t)partition * chip->sets + chip->chunks[chunk].set; }
+static uint8_t *way_in(const L2Chip *chip, uint32_t chunk, uint32_t partition) { return &chip->ways[(uint64_t)chunk * chip->partitions + partition]; }
 
-static void write_back(L2Chip *chip, uint32_t chunk, uint32_t way)
+static uint64_t set_at_home(const L2Chip *chip, uint32_t chunk) { return set_in(chip, chunk, chip->chunks[chunk].home); }
+static uint32_t way_at_home(const L2Chip *chip, uint32_t chunk) { return *way_in(chip, chunk, chip->chunks[chunk].home) - 1u; }
+
+static void write_back(L2Chip *chip, uint32_t chunk)
 {
     L2Chunk *c = &chip->chunks[chunk];
     if (c->dirty_bytes == 0) return;
     chip->traffic.written[c->owner] += c->dirty_bytes;
     c->dirty_bytes = 0;
     c->writing++;
-    chip->dirty_ways[set_at_home(chip, c)] &= ~(UINT32_C(1) << way);
+    chip->dirty_ways[set_at_home(chip, chunk)] &= ~(UINT32_C(1) << way_at_home(chip, chunk));
 }
 
-static void leave(L2Chip *chip, uint32_t chunk, uint32_t partition, uint32_t way)
+static void leave(L2Chip *chip, uint32_t chunk, uint32_t partition)
 {
-    chip->ways[(uint64_t)chunk * chip->partitions + partition] = 0;
-    if (chip->chunks[chunk].home == partition) write_back(chip, chunk, way);
+    if (chip->chunks[chunk].home == partition) write_back(chip, chunk);
+    *way_in(chip, chunk, partition) = 0;
 }
 
 /* Takes a chunk into a set of which it is no part. */
@@ -114,18 +118,18 @@ static void fill(L2Chip *chip, uint32_t chunk, uint32_t partition, uint64_t set)
     uint32_t way = chip->fills[set];                        /* they are taken in order, and never free again */
     if (way >= L2_WAYS) {
         way = victim(chip, set);
-        leave(chip, chip->entries[set * L2_WAYS + way] - 1, partition, way);
+        leave(chip, chip->entries[set * L2_WAYS + way] - 1, partition);
     }
     chip->entries[set * L2_WAYS + way] = chunk + 1;
     last_used[way] = ++chip->fills[set];
-    chip->ways[(uint64_t)chunk * chip->partitions + partition] = (uint8_t)(way + 1);
+    *way_in(chip, chunk, partition) = (uint8_t)(way + 1);
 }
 
 /* Uses a chunk in a partition; false if it was not there. It is now. */
 static inline bool use(L2Chip *chip, uint32_t chunk, uint32_t partition)
 {
-    const uint32_t way = chip->ways[(uint64_t)chunk * chip->partitions + partition];
-    const uint64_t set = (uint64_t)partition * chip->sets + chip->chunks[chunk].set;
+    const uint32_t way = *way_in(chip, chunk, partition);
+    const uint64_t set = set_in(chip, chunk, partition);
     if (way > 0) {
         chip->last_used[set * L2_WAYS + way - 1] = chip->fills[set];
         return true;
@@ -153,7 +157,7 @@ static void count_demand(L2Chip *chip, const L2Chunk *c, uint32_t bytes, bool hi
     chip->traffic.read[c->owner] += bytes;
 }
 
-/* Of the dirty ways of a set, the one that was not used for longest. */
+/* Of the dirty chunks of a set, the one that was not used for longest. */
 static uint32_t oldest_dirty(const L2Chip *chip, uint64_t set)
 {
     const uint32_t *const last_used = &chip->last_used[set * L2_WAYS], fills = chip->fills[set], dirty = chip->dirty_ways[set];
@@ -163,22 +167,19 @@ static uint32_t oldest_dirty(const L2Chip *chip, uint64_t set)
         oldest = w;
         age = fills - last_used[w];
     }
-    return oldest;
+    return chip->entries[set * L2_WAYS + oldest] - 1;
 }
 
 static void make_dirty(L2Chip *chip, uint32_t chunk, uint32_t bytes)
 {
     L2Chunk *c = &chip->chunks[chunk];
-    const uint64_t set = set_at_home(chip, c);
+    const uint64_t set = set_at_home(chip, chunk);
     const bool was_clean = c->dirty_bytes == 0;
     c->dirty_bytes = bytes;
     if (!was_clean) return;
     chip->dirty_ways[set] |= UINT32_C(1) << way_at_home(chip, chunk);
     if (bits(chip->dirty_ways[set]) <= L2_DIRTY_WAYS) return;
-    for (int i = 0; i < L2_CLEANED; i++) {
-        const uint32_t way = oldest_dirty(chip, set);
-        write_back(chip, chip->entries[set * L2_WAYS + way] - 1, way);
-    }
+    for (int i = 0; i < L2_CLEANED; i++) write_back(chip, oldest_dirty(chip, set));
 }
 
 void l2_chip_access(L2Chip *chip, uint32_t chunk, uint32_t partition, L2Access access)
@@ -211,9 +212,8 @@ void l2_chip_access_part(L2Chip *chip, uint32_t chunk, uint32_t part, uint32_t b
 
 void l2_chip_store_before(L2Chip *chip, uint32_t chunk)
 {
-    const L2Chunk *c = &chip->chunks[chunk];
-    l2_chip_access(chip, chunk, c->home, L2_STORE);
-    chip->last_used[set_at_home(chip, c) * L2_WAYS + way_at_home(chip, chunk)] -= L2_WAYS;
+    l2_chip_access(chip, chunk, chip->chunks[chunk].home, L2_STORE);
+    chip->last_used[set_at_home(chip, chunk) * L2_WAYS + way_at_home(chip, chunk)] -= L2_WAYS;
 }
 
 void l2_chip_dirty(const L2Chip *chip, uint64_t bytes[L2_OWNERS])

@@ -198,6 +198,11 @@ static void check_within(Context *x, const char *what, double model, double chip
     check_range(x, what, (1 - allowed) * chip, model, (1 + allowed) * chip);
 }
 
+static L2Chip h200_of(Context *x, uint32_t chunks)
+{
+    return chip_of(x, (uint32_t)(x->h200.l2_bytes_per_chip / x->h200.l2_partitions / (L2_CHUNK_BYTES * L2_WAYS)), 2, chunks, 0);
+}
+
 /* All SMs in step: shared, every chunk is asked for from both sides; private, each SM's from one. */
 static void check_sweep(Context *x, const CsvTable *table, size_t row, Status *status)
 {
@@ -206,7 +211,7 @@ static void check_sweep(Context *x, const CsvTable *table, size_t row, Status *s
     const bool is_private = strcmp(kernel, "sweep-private") == 0, stores = strcmp(kernel, "store") == 0;
     const uint32_t chunks = (uint32_t)(footprint / L2_CHUNK_BYTES);
     char what[100];
-    L2Chip chip = chip_of(x, (uint32_t)(x->h200.l2_bytes_per_chip / x->h200.l2_partitions / (L2_CHUNK_BYTES * L2_WAYS)), 2, chunks, 0);
+    L2Chip chip = h200_of(x, chunks);
     for (int s = 0; s < (int)sweeps; s++)
         for (uint32_t c = 0; c < chunks; c++) {
             if (stores) l2_chip_access(&chip, c, 0, L2_STORE);
@@ -306,10 +311,9 @@ static void check_stores(Context *x)
     Status status = {0};
     CsvTable t;
     double read_error = 0, write_error = 0;
-    const uint32_t sets = (uint32_t)(x->h200.l2_bytes_per_chip / x->h200.l2_partitions / (L2_CHUNK_BYTES * L2_WAYS));
     measured_load(&t, NULL, "h200_l2_stores", &x->alloc, &status);
     for (size_t row = 0; status_ok(&status) && row < t.row_count; row++) {
-        L2Chip chip = chip_of(x, sets, 2, PHASES * BUFFER_CHUNKS, 0);
+        L2Chip chip = h200_of(x, PHASES * BUFFER_CHUNKS);
         double handled = 0;
         for (uint32_t p = 0; p < PHASES; p++) {
             const Phase phase = {named_text(&t, row, names[p][0], &status), named_count(&t, row, names[p][1], &status),

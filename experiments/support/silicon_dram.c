@@ -1,7 +1,6 @@
 /* silicon_dram.c - see silicon_dram.h. */
 #include "silicon_dram.h"
 
-#include "cublas_scores.h"
 #include "silicon_counts.h"
 
 #include "algos/run.h"
@@ -93,27 +92,28 @@ static L2Spill spill_of(const Stand *stand, const AttentionShape *shape, TileSiz
     return (L2Spill){.block_bytes = (uint32_t)(words.block * word), .step_bytes = (uint32_t)(words.tile * word)};
 }
 
-static ScoreTiles scores_of(const DramProblem *problem)
+/* Which blocks begin when; *blocks, NULL for the order of the grid, is the caller's to free. */
+static L2Order order_of(const Stand *stand, const DramProblem *problem, uint64_t **blocks, Alloc *alloc, Status *status)
 {
-    return problem->scores.tile.Br > 0 ? problem->scores : (ScoreTiles){.tile = {128, 256}, .cluster = {2, 1}};
+    *blocks = NULL;
+    if (stand->launch != DRAM_QK) return (L2Order){.blocks_per_sm = stand->blocks_per_sm};
+    const ScoreTiles usual = {.tile = {stand->wide_Br, stand->wide_Bc}, .cluster = {2, 1}};
+    const ScoreTiles *const scores = problem->scores.tile.Br > 0 ? &problem->scores : &usual;
+    *blocks = cublas_score_order(scores, &problem->shape, alloc, status);
+    return (L2Order){*blocks, cublas_score_count(scores, &problem->shape), stand->blocks_per_sm};
 }
 
-/* One pass under one model of L2. `order`: L2Order::blocks. */
-static bool run_pass(AttentionRun *run, const Stand *stand, const DramProblem *problem, L2Model l2, const uint64_t *order, const Profile *h200,
+/* One pass under one model of L2. */
+static bool run_pass(AttentionRun *run, const Stand *stand, const DramProblem *problem, L2Model l2, const L2Order *order, const Profile *h200,
                      Alloc *alloc, Status *status)
 {
     const AttentionShape packed = silicon_packed(&problem->shape), *shape = stand->launch == DRAM_DECODE ? &packed : &problem->shape;
     const bool narrow = shape->head_dim <= 64, backward = stand->launch >= DRAM_DOT && stand->launch <= DRAM_CONVERT;
     TileSize tiles = narrow ? (TileSize){stand->narrow_Br, stand->narrow_Bc} : (TileSize){stand->wide_Br, stand->wide_Bc};
     if (problem->tile_rows > 0) tiles.Br = problem->tile_rows;
-    if (stand->launch == DRAM_QK) tiles = scores_of(problem).tile;
+    if (problem->scores.tile.Br > 0) tiles = problem->scores.tile;
     RunSetup setup = {.algorithm = stand->algorithm, .profile = h200, .config = {.mode = MODE_COUNT, .l2 = l2}};
-    setup.config.l2_order.blocks_per_sm = stand->blocks_per_sm;
-    if (order != NULL) {
-        const ScoreTiles scores = scores_of(problem);
-        setup.config.l2_order.blocks = order;
-        setup.config.l2_order.count = cublas_score_count(&scores, shape);
-    }
+    setup.config.l2_order = *order;
     setup.config.l2_engine = problem->lru ? L2_LRU_TILES : L2_CHIP;
     setup.config.l2_spill = spill_of(stand, shape, tiles);
     setup.config.l2_dirty_before = PROFILER_DIRTY_BYTES;
@@ -150,13 +150,13 @@ bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, Dram
     *bytes = (DramBytes){0};
     if (stand == NULL) return status_fail(status, STATUS_USAGE, "no kernel stands for launch %d of family %d", (int)problem->launch, (int)problem->family);
     if (!profile_load("h200", alloc, &h200, status)) return false;
-    const ScoreTiles scores = scores_of(problem);
-    uint64_t *const order = stand->launch == DRAM_QK ? cublas_score_order(&scores, &problem->shape, alloc, status) : NULL;
-    bool ok = status_ok(status) && run_pass(&run, stand, problem, L2_IDEAL, order, &h200, alloc, status);
+    uint64_t *blocks;
+    const L2Order order = order_of(stand, problem, &blocks, alloc, status);
+    bool ok = status_ok(status) && run_pass(&run, stand, problem, L2_IDEAL, &order, &h200, alloc, status);
     const LaunchRecord *launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) add_up(&run.machine, launch, &bytes->once, &bytes->asked);
     attention_run_free(&run);
-    ok = ok && run_pass(&run, stand, problem, L2_SIMULATED, order, &h200, alloc, status);
+    ok = ok && run_pass(&run, stand, problem, L2_SIMULATED, &order, &h200, alloc, status);
     launch = ok ? launch_named(&run.machine, stand->kernel) : NULL;
     if (launch != NULL) {
         add_up(&run.machine, launch, &bytes->read, &bytes->asked);
@@ -166,6 +166,6 @@ bool silicon_dram(const DramProblem *problem, Alloc *alloc, Status *status, Dram
         bytes->dirty = launch->l2.dirty_bytes;
     }
     attention_run_free(&run);
-    alloc_free(alloc, order);
+    alloc_free(alloc, blocks);
     return ok && status_ok(status);
 }
